@@ -1,0 +1,1 @@
+"""Frozen scalar types: model, chip, fabric, deployment, workload, engine, price."""

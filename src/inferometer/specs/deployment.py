@@ -1,0 +1,92 @@
+"""How a model is spread over a machine, and what it is asked to do."""
+
+from typing import Literal
+
+from inferometer.specs.model import Spec
+
+Phase = Literal["prefill", "decode"]
+
+ROLES = ("r", "pp", "dpa", "tp", "ep", "etp", "dcp")
+"""R replicas, PP stages, DPA data-parallel attention, TP, EP experts, ETP inside an expert, DCP."""
+
+
+class Sizes(Spec, kw_only=True):
+    """Role sizes. R x PP x DPA x TP = R x PP x EP x ETP = chips for MoE; DCP divides TP.
+
+    For dense models DPA = EP = ETP = 1 and the expert product is not checked.
+    """
+
+    r: int = 1
+    pp: int = 1
+    dpa: int = 1
+    tp: int = 1
+    ep: int = 1
+    etp: int = 1
+    dcp: int = 1
+
+    @property
+    def n_chips(self) -> int:
+        """Chips the attention side spans."""
+        return self.r * self.pp * self.dpa * self.tp
+
+    @property
+    def stage(self) -> int:
+        """Chips of one pipeline stage of one replica."""
+        return self.dpa * self.tp
+
+
+class RolePlacement(Spec, kw_only=True):
+    """Where one role lies: a factor and a stride on each axis of the fabric."""
+
+    factors: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+class Placement(Spec, kw_only=True):
+    """Where every role lies. Roles of size 1 may be left out."""
+
+    roles: dict[str, RolePlacement]
+
+
+class Deployment(Spec, kw_only=True):
+    """Sizes, and (once found or given) the placement and the sequences in flight."""
+
+    sizes: Sizes
+    placement: Placement | None = None
+    batch: int | None = None
+    """Sequences in flight over the whole deployment."""
+
+
+class Workload(Spec, kw_only=True):
+    """What each request asks for. Lengths in tokens."""
+
+    isl: int = 8192
+    osl: int = 1024
+    phase: Phase = "decode"
+    context: int | None = None
+    """One context that replaces the mean over isl..isl+osl in decode."""
+
+
+class EngineSpec(Spec, kw_only=True):
+    """What an engine can run. Masks the Choices; knows no chip."""
+
+    name: str
+    version: str
+    allows: dict[str, tuple[str, ...]] = {}
+    """Choice name -> alternatives it can run; a Choice not named is free."""
+    partition: Literal["even", "vllm"] = "even"
+    """How layers split over stages."""
+    whole_experts: bool = False
+    """EP must divide the experts."""
+    block_aligned: bool = False
+    """Shards of a block-quantised weight must end on a block."""
+    dcp_within_replication: bool = False
+    """DCP may only use the ranks that would else hold copies of a kv head."""
+    ep_spans_stage: bool = False
+    """EP is 1 or the whole stage (ETP = 1)."""
+    sources: dict[str, str] = {}
+
+    @property
+    def id(self) -> str:
+        """Name and version, as printed with every row."""
+        return f"{self.name}@{self.version}" if self.version else self.name

@@ -1,0 +1,142 @@
+"""Number formats: how many bytes a tensor takes, and which arithmetic it feeds.
+
+Letters: r rows (output features), c columns (the reduction dimension).
+"""
+
+import msgspec
+
+from inferometer.errors import unknown_name
+
+
+class Format(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A storage format: element bits, plus scales and zero points per block."""
+
+    name: str
+    bits: int
+    """Bits of one element."""
+    block_rows: int = 0
+    """Rows that share one scale; 0 where there is no block scale."""
+    block_cols: int = 0
+    """Columns (reduction dimension) that share one scale; 0 beside rows > 0 means a whole row."""
+    scale_bits: int = 0
+    zero_bits: int = 0
+    """Bits of the zero point beside each scale."""
+    tensor_scale_bytes: int = 0
+    """Bytes of scalars held once a tensor."""
+    compute: tuple[str, ...]
+    """Arithmetic types that can take this format, narrowest first: the widening ladder."""
+    source: str
+
+
+
+_OCP_MX = "OCP Microscaling Formats (MX) v1.0: 32 elements share one E8M0 scale"
+
+FORMATS: dict[str, Format] = {
+    f.name: f
+    for f in (
+        Format(name="fp32", bits=32, compute=("fp32",), source="IEEE 754"),
+        Format(name="bf16", bits=16, compute=("bf16", "fp16", "fp32"), source="bfloat16: 16 bits"),
+        Format(name="fp16", bits=16, compute=("fp16", "bf16", "fp32"), source="IEEE 754"),
+        Format(
+            name="fp8",
+            bits=8,
+            tensor_scale_bytes=4,
+            compute=("fp8", "bf16", "fp16"),
+            source="E4M3 with one fp32 weight scale a tensor (compressed-tensors, ModelOpt FP8)",
+        ),
+        Format(
+            name="fp8-block",
+            bits=8,
+            block_rows=128,
+            block_cols=128,
+            scale_bits=32,
+            compute=("fp8", "bf16", "fp16"),
+            source="deepseek-ai/DeepSeek-V3 weight_block_size [128, 128], fp32 weight_scale_inv",
+        ),
+        Format(
+            name="int8",
+            bits=8,
+            block_rows=1,
+            block_cols=0,
+            scale_bits=16,
+            compute=("bf16", "fp16"),
+            source="weight-only int8, one bf16 scale an output channel",
+        ),
+        Format(
+            name="int4-g128",
+            bits=4,
+            block_rows=1,
+            block_cols=128,
+            scale_bits=16,
+            compute=("bf16", "fp16"),
+            source="W4A16 symmetric, group 128, bf16 scale (vllm-project/llm-compressor issue 1215)",
+        ),
+        Format(
+            name="int4-g128-zp",
+            bits=4,
+            block_rows=1,
+            block_cols=128,
+            scale_bits=16,
+            zero_bits=4,
+            compute=("fp16", "bf16"),
+            source="AWQ / GPTQ asymmetric, group 128: fp16 scale and 4-bit zero point a group",
+        ),
+        Format(
+            name="mxfp4",
+            bits=4,
+            block_rows=1,
+            block_cols=32,
+            scale_bits=8,
+            compute=("fp4", "fp8", "bf16", "fp16"),
+            source=_OCP_MX,
+        ),
+        Format(
+            name="nvfp4",
+            bits=4,
+            block_rows=1,
+            block_cols=16,
+            scale_bits=8,
+            tensor_scale_bytes=4,
+            compute=("fp4", "fp8", "bf16", "fp16"),
+            source="NVFP4: 16 elements share one E4M3 scale, plus one fp32 scale a tensor (NVIDIA ModelOpt)",
+        ),
+    )
+}
+
+DTYPE_ALIASES = {
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "half": "fp16",
+    "float32": "fp32",
+    "float": "fp32",
+    "fp8_e4m3": "fp8",
+    "float8_e4m3fn": "fp8",
+    "fp8_block": "fp8-block",
+    "w4a16": "int4-g128",
+}
+
+
+def find_format(name: str) -> Format:
+    """Return the format called `name` (aliases such as `bfloat16` are understood).
+
+    Raises UnknownNameError for a name that is not a format.
+    """
+    key = DTYPE_ALIASES.get(name.lower(), name.lower())
+    if key not in FORMATS:
+        raise unknown_name("format", name, FORMATS)
+    return FORMATS[key]
+
+
+def bytes_per_element(fmt: Format) -> float:
+    """Return stored bytes of one element of a large tensor, scales included.
+
+    bits/8 + (scale + zero point) bits / 8 / block size; the scalars held once a tensor vanish.
+
+    >>> [bytes_per_element(find_format(n)) for n in ("bf16", "mxfp4", "nvfp4", "int4-g128")]
+    [2.0, 0.53125, 0.5625, 0.515625]
+    >>> bytes_per_element(find_format("fp8-block")) == 1 + 4 / 16384
+    True
+    """
+    block = fmt.block_rows * fmt.block_cols
+    shared = (fmt.scale_bits + fmt.zero_bits) / block if block else 0.0
+    return (fmt.bits + shared) / 8

@@ -1,0 +1,108 @@
+"""Chips, and the fabric that joins them. SI units; bandwidths are per direction."""
+
+from typing import Literal
+
+from inferometer.specs.model import Spec
+
+Geometry = Literal["switch", "mesh", "pcie", "ring", "line"]
+"""switch: any to any through a switch. mesh: a direct link to every peer. pcie: through the host.
+ring, line: nearest neighbours, with and without wrap-around (one torus axis)."""
+
+
+class ChipSpec(Spec, kw_only=True):
+    """One accelerator, from its datasheet."""
+
+    id: str
+    name: str
+    vendor: str
+    memory_bytes: int
+    """Bytes a process can see."""
+    memory_bytes_per_s: float
+    peak_flops_per_s: dict[str, float]
+    """Dense peaks by arithmetic type (`bf16 fp16 fp8 fp4 int8 fp32`)."""
+    tdp_w: float | None = None
+    aliases: tuple[str, ...] = ()
+    default_machine: str
+    """Id of the machine a bare `AxB` builds on."""
+    assumed: tuple[str, ...] = ()
+    """Fields whose value is assumed, not read from a source."""
+    sources: dict[str, str] = {}
+    """Field -> source, date."""
+
+
+class Axis(Spec, kw_only=True):
+    """One physical axis of a fabric as used: `size` chips along it."""
+
+    name: str
+    geometry: Geometry
+    size: int
+    bytes_per_s: float
+    """Per direction. switch, pcie: a chip's port. mesh, ring, line: ONE link."""
+    latency_s: float
+    """Datasheet-grade latency of one step (alpha); a backend may use its own."""
+    multicast: bool = False
+    reduces: bool = False
+    """The switch can reduce in flight (NVLink SHARP)."""
+
+
+class Fabric(Spec, kw_only=True):
+    """Ordered axes, innermost (fastest) first. Chips = product of the sizes."""
+
+    axes: tuple[Axis, ...]
+
+    @property
+    def n_chips(self) -> int:
+        """Chips in the fabric."""
+        n = 1
+        for axis in self.axes:
+            n *= axis.size
+        return n
+
+
+class Level(Spec, kw_only=True):
+    """One level of a machine, of which a deployment may use a part."""
+
+    name: str
+    geometry: Geometry
+    max_size: int
+    bytes_per_s: float
+    latency_s: float
+    multicast: bool = False
+    reduces: bool = False
+    wrap_multiple: int = 0
+    """A ring closes only where the slice spans a multiple of this many chips; 0: never."""
+
+
+class MachineSpec(Spec, kw_only=True):
+    """A product: levels, innermost first. Torus machines have one level per dimension."""
+
+    id: str
+    chip: str
+    levels: tuple[Level, ...]
+    torus: bool = False
+    aliases: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
+    sources: dict[str, str] = {}
+
+
+class Machine(Spec, kw_only=True):
+    """A chip and the fabric of the slice in use: what an estimate takes."""
+
+    chip: ChipSpec
+    fabric: Fabric
+    label: str
+    """As the user wrote it: `8x2`, `4x4x8`."""
+
+
+class Price(Spec, kw_only=True):
+    """One dated price of one chip for one hour."""
+
+    chip: str
+    usd_per_chip_hour: float
+    provider: str
+    tier: str
+    region: str = ""
+    instance: str = ""
+    date: str
+    source: str
+    marketplace: bool = False
