@@ -1,0 +1,105 @@
+"""Every float and every float array says its unit in its name."""
+
+import dataclasses
+import re
+import typing
+
+import msgspec
+import numpy as np
+import pytest
+from repo.tree import package_types
+
+QUANTITIES = "s|bytes|flops|usd|w|j|tok|tokens|requests|sequences|steps|messages"
+PER = "s|hour|month|chip|chip_hour|step|pass|layer|token|tok|sequence|request|user|flop|element"
+MONEY_PER = "mtok|mtok_output|mtok_input|mtok_blended"
+UNIT = re.compile(rf"(?:^|_)(?:{QUANTITIES})(?:_per_(?:{PER}|{MONEY_PER}))*$")
+
+PLAIN_NUMBERS = re.compile(r"^(?:n|num)_|(?:^|_)(?:ratio|fraction|share|efficiency|utilization|count)$")
+"""Counts and ratios that say so."""
+
+ALLOWED = {
+    "mfu": "ratio: model flops utilisation",
+    "mbu": "ratio: memory bandwidth utilisation",
+    "low": "lower end of the band, in the unit of the value it stands beside",
+    "high": "upper end of the band, same",
+    "batch": "count: sequences in flight",
+    "speedup": "ratio: speculative over plain decoding",
+    "replication": "ratio: issued over useful work",
+    "shards": "count: ways a tensor is split",
+    "contexts": "tokens in the KV cache, with the share of passes that see them",
+    **dict.fromkeys(("r", "pp", "dpa", "tp", "ep", "etp", "dcp"), "count: size of a role"),
+}
+"""Field name -> why it needs no unit."""
+
+
+def holds_floats(hint: object) -> bool:
+    """Whether values of a type hold floats: float, float arrays, and containers of them."""
+    if hint is float or hint is np.ndarray:
+        return True
+    if isinstance(hint, type) and issubclass(hint, np.floating):
+        return True
+    inner = typing.get_args(hint)
+    if typing.get_origin(hint) is np.ndarray:
+        inner = inner[1:]  # the first argument is the shape
+    return any(holds_floats(argument) for argument in inner)
+
+
+def fields_without_unit(cls: type) -> list[str]:
+    """Names of the float fields of a struct or dataclass that state no unit."""
+    own = msgspec.structs.fields(cls) if issubclass(cls, msgspec.Struct) else dataclasses.fields(cls)
+    hints = typing.get_type_hints(cls)
+    names = [field.name for field in own if holds_floats(hints[field.name])]
+    stated = (UNIT.search, PLAIN_NUMBERS.search, ALLOWED.get)
+    return [name for name in names if not any(says(name) for says in stated)]
+
+
+def test_every_float_field_states_its_unit():
+    missing = [
+        f"{cls.__module__}.{cls.__name__}.{name}" for cls in package_types() for name in fields_without_unit(cls)
+    ]
+    assert not missing, "float fields without a unit suffix (SI, see ALLOWED for counts and ratios):\n" + "\n".join(
+        missing
+    )
+
+
+def test_the_package_has_types_to_check():
+    assert any(cls.__name__ == "ChipSpec" for cls in package_types())
+
+
+@pytest.mark.parametrize(
+    ("name", "ok"),
+    [
+        ("step_s", True),
+        ("memory_bytes_per_s", True),
+        ("kv_bytes_per_sequence_per_chip", True),
+        ("usd_per_mtok_output", True),
+        ("tok_per_s_per_user", True),
+        ("usd_per_chip_hour", True),
+        ("n_chips", True),
+        ("hit_ratio", True),
+        ("latency_ms", False),
+        ("memory_gb", False),
+        ("nic_speed_gbps", False),
+        ("bandwidth", False),
+    ],
+)
+def test_which_names_state_a_unit(name, ok):
+    cls = dataclasses.make_dataclass("Probe", [(name, float)])
+    assert (fields_without_unit(cls) == []) is ok
+
+
+@pytest.mark.parametrize(
+    ("hint", "expected"),
+    [
+        (float, True),
+        (float | None, True),
+        (dict[str, float], True),
+        (np.typing.NDArray[np.float64], True),
+        (tuple[np.typing.NDArray[np.float64], ...], True),
+        (np.typing.NDArray[np.bool_], False),
+        (int, False),
+        (dict[str, str], False),
+    ],
+)
+def test_which_types_hold_floats(hint, expected):
+    assert holds_floats(hint) is expected
