@@ -45,10 +45,11 @@ def holds_floats(hint: object) -> bool:
 
 
 def fields_without_unit(cls: type) -> list[str]:
-    """Names of the float fields of a struct or dataclass that state no unit."""
+    """Names of the public float fields of a struct or dataclass that state no unit."""
     own = msgspec.structs.fields(cls) if issubclass(cls, msgspec.Struct) else dataclasses.fields(cls)
     hints = typing.get_type_hints(cls)
-    names = [field.name for field in own if holds_floats(hints[field.name])]
+    public = [field.name for field in own if not field.name.startswith("_")]
+    names = [name for name in public if holds_floats(hints[name])]
     stated = (UNIT.search, PLAIN_NUMBERS.search, ALLOWED.get)
     return [name for name in names if not any(says(name) for says in stated)]
 
