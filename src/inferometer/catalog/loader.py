@@ -1,0 +1,26 @@
+"""The catalogue's front: sourced chips, machines, prices, engines and model presets, read when first asked for."""
+
+from inferometer.catalog.chips import chip_file, find_chip, load_chips
+from inferometer.catalog.engines import find_engine, load_engines
+from inferometer.catalog.machines import find_machine, load_machines, machine_file
+from inferometer.catalog.presets import Preset, preset_config, preset_ids
+from inferometer.catalog.prices import default_price, load_prices, prices_for
+from inferometer.catalog.slices import build_machine
+
+__all__ = [
+    "Preset",
+    "build_machine",
+    "chip_file",
+    "default_price",
+    "find_chip",
+    "find_engine",
+    "find_machine",
+    "load_chips",
+    "load_engines",
+    "load_machines",
+    "load_prices",
+    "machine_file",
+    "preset_config",
+    "preset_ids",
+    "prices_for",
+]

@@ -1,0 +1,101 @@
+"""Prices: dated rows a chip, and which one is taken when nobody says."""
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+from inferometer.catalog.tables import Row, read_table, yes
+from inferometer.errors import InferometerError, unknown_name
+from inferometer.specs.hardware import Price
+from inferometer.units import parse_quantity
+
+ON_DEMAND = "on-demand"
+ANY_REGION = "any"
+"""Region of a price that is the same everywhere."""
+
+_COLUMNS = ("chip", "price", "unit", "provider", "tier", "region", "date", "source", "marketplace")
+_DATE = re.compile(r"\d{4}(-\d\d(-\d\d)?)?")
+
+
+@lru_cache(maxsize=1)
+def load_prices() -> tuple[Price, ...]:
+    """Return every price of the catalogue, $ per chip and hour; read once, at the first call."""
+    return prices_from_rows(read_table("prices.csv", _COLUMNS))
+
+
+def prices_from_rows(rows: Iterable[Row]) -> tuple[Price, ...]:
+    """Return prices from checked rows; raises InferometerError for a date that is not YYYY[-MM[-DD]]."""
+    out = []
+    for r in rows:
+        if not _DATE.fullmatch(r["date"]):
+            raise InferometerError(f"prices.csv: {r['chip']} of {r['provider']}: {r['date']!r} is no date")
+        out.append(
+            Price(
+                chip=r["chip"],
+                usd_per_chip_hour=parse_quantity(f"{r['price']} {r['unit']}", "usd_per_hour"),
+                provider=r["provider"],
+                tier=r["tier"],
+                region=r["region"],
+                instance=r.get("instance", ""),
+                date=r["date"],
+                source=r["source"],
+                marketplace=yes("prices.csv", r["marketplace"]),
+            )
+        )
+    return tuple(out)
+
+
+def prices_for(chip_id: str) -> tuple[Price, ...]:
+    """Return the prices of the chip with that id, cheapest first; empty where none is known."""
+    return tuple(sorted((p for p in load_prices() if p.chip == chip_id), key=lambda p: p.usd_per_chip_hour))
+
+
+def default_price(
+    chip_id: str, provider: str | None = None, region: str | None = None, tier: str | None = None
+) -> Price | None:
+    """Return the price to take for a chip; None where the catalogue has none.
+
+    The cheapest on-demand row of a provider that is no marketplace, else the cheapest row of all; `provider`,
+    `region` and `tier` narrow the choice first, and a marketplace named as provider counts as one.
+    Raises UnknownNameError for a provider, region or tier no price has, InferometerError where the chip has
+    prices but none that matches.
+
+    >>> price = default_price("h100-sxm")
+    >>> price.provider, price.tier, price.usd_per_chip_hour
+    ('Nebius', 'on-demand', 2.95)
+    """
+    return choose_price(load_prices(), chip_id, provider, region, tier)
+
+
+def choose_price(
+    prices: tuple[Price, ...], chip_id: str, provider: str | None, region: str | None, tier: str | None
+) -> Price | None:
+    """As `default_price`, among `prices`."""
+    _check_known("provider", provider, {p.provider for p in prices})
+    _check_known("region", region, {p.region for p in prices})
+    _check_known("tier", tier, {p.tier for p in prices})
+    own = [p for p in prices if p.chip == chip_id]
+    rows = [p for p in own if _matches(p, provider, region, tier)]
+    if own and not rows:
+        asked = ", ".join(v for v in (provider, region, tier) if v)
+        have = sorted({f"{p.provider} {p.region} {p.tier}" for p in own})
+        raise InferometerError(f"no price of {chip_id} for {asked}; known: {'; '.join(have)}")
+    usual = [p for p in rows if p.tier == ON_DEMAND and (provider or not p.marketplace)]
+    return min(usual or rows, key=lambda p: p.usd_per_chip_hour, default=None)
+
+
+def _matches(price: Price, provider: str | None, region: str | None, tier: str | None) -> bool:
+    return (
+        (provider is None or _same(price.provider, provider))
+        and (region is None or _same(price.region, region) or price.region == ANY_REGION)
+        and (tier is None or _same(price.tier, tier))
+    )
+
+
+def _same(a: str, b: str) -> bool:
+    return a.lower().replace(" ", "-") == b.strip().lower().replace(" ", "-")
+
+
+def _check_known(kind: str, value: str | None, known: set[str]) -> None:
+    if value is not None and not any(_same(k, value) for k in known):
+        raise unknown_name(kind, value, known)

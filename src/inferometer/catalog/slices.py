@@ -1,0 +1,189 @@
+"""From what a user writes (`h100 8x2`, `tpu-v5p 4x4x8`, `p5.48xlarge`) to the machine in use."""
+
+import math
+import re
+
+from inferometer.catalog.chips import chip_from_table, chip_index, find_chip, load_chips
+from inferometer.catalog.machines import (
+    find_machine,
+    host_chips,
+    load_instances,
+    machine_from_table,
+    machine_index,
+    plain_name,
+)
+from inferometer.catalog.names import close_names, resolve
+from inferometer.catalog.userfile import is_file_name, read_user_file
+from inferometer.errors import InferometerError, unknown_name
+from inferometer.specs.hardware import Axis, ChipSpec, Fabric, Level, Machine, MachineSpec
+
+MAX_CHIPS = 1_000_000
+"""More chips than any one machine will have; a larger size is a slip."""
+
+_NUMBERS = re.compile(r"[-+]?[\d.]*(?:[x×][-+]?[\d.]*)*")
+
+
+def build_machine(chip_name: str, machine_text: str | None = None, n_chips: int | None = None) -> Machine:
+    """Return the chip and the fabric in use.
+
+    `chip_name`: a chip, a machine, a cloud instance, or a file of either. `machine_text`: `8x2` is chips x nodes
+    on a switched machine (`8` is `8x1`) and a slice on a torus; or a machine's or an instance's name, which
+    stands for all of it unless `n_chips` says how many chips. Without `machine_text` the fabric has `n_chips`
+    (else an instance's or a machine's own, else 1) on as few equal nodes as hold them, or the most cubic slice.
+    Raises InferometerError for an unknown or ambiguous name, for a machine of another chip, and for a size that
+    is not a whole number of 1 or more or that the machine does not hold.
+
+    >>> [(a.name, a.size) for a in build_machine("h100", "8x2").fabric.axes]
+    [('nvlink', 8), ('network', 2)]
+    >>> [a.geometry for a in build_machine("tpu-v5p", "4x4x2").fabric.axes]
+    ['ring', 'ring', 'line']
+    """
+    if n_chips is not None:
+        _check_size(str(n_chips), n_chips, n_chips)
+    chip, spec, named = _subject(chip_name)
+    text = (machine_text or "").strip()
+    sizes = None
+    if machine_text is not None:
+        sizes = parse_sizes(text)
+        if sizes is None:
+            spec = find_machine(text)
+            _check_chip(chip, spec)
+            named = text
+    spec = spec or find_machine(chip.default_machine)
+    if sizes is None:
+        sizes = _spread(spec, n_chips or (_own_chips(spec, named) if named else 1))
+        text = text if named and n_chips is None and text else "x".join(str(s) for s in sizes)
+    elif spec.torus and len(sizes) == 1:
+        sizes = _spread(spec, sizes[0])
+    return Machine(chip=chip, fabric=Fabric(axes=_axes(spec, _fit(spec, sizes, text))), label=text)
+
+
+def parse_sizes(text: str) -> tuple[int, ...] | None:
+    """Return the sizes of `8x2` or `4x4x8`; None where `text` is a name.
+
+    Raises InferometerError for sizes that are not whole numbers from 1 to MAX_CHIPS.
+
+    >>> parse_sizes("4x4x8"), parse_sizes("p5.48xlarge")
+    ((4, 4, 8), None)
+    """
+    compact = text.lower().replace(" ", "")
+    if not _NUMBERS.fullmatch(compact):
+        return None
+    sizes = []
+    for part in re.split("[x×]", compact):
+        if not part.isdecimal() or len(part) > len(str(MAX_CHIPS)) or int(part) < 1:
+            raise InferometerError(
+                f"machine {text[:40]!r}: each size is a whole number from 1 to {MAX_CHIPS}, as in 8x2 or 4x4x8"
+            )
+        sizes.append(int(part))
+    _check_size(text, math.prod(sizes), min(sizes))
+    return tuple(sizes)
+
+
+def _check_size(text: str, total: int, least: int) -> None:
+    if least < 1 or total > MAX_CHIPS:
+        raise InferometerError(f"machine {text[:40]!r}: chips must be from 1 to {MAX_CHIPS}, not {total}")
+
+
+def _subject(name: str) -> tuple[ChipSpec, MachineSpec | None, str | None]:
+    """Return the chip that `name` says, and where it names a machine that machine and the name."""
+    if is_file_name(name):
+        table = read_user_file(name)
+        if "levels" not in table:
+            return chip_from_table(name, table), None, None
+        spec = machine_from_table(name, table)
+        return find_chip(spec.chip), spec, name
+    if resolve("chip", name, chip_index()) is not None:
+        return find_chip(name), None, None
+    if resolve("machine", plain_name(name), machine_index()) is None:
+        raise unknown_name("chip", name, [*load_chips(), *close_names(name, machine_index())])
+    spec = find_machine(name)
+    if spec.chip not in load_chips():
+        raise InferometerError(f"machine {spec.id} carries any chip; name a chip first")
+    return load_chips()[spec.chip], spec, name
+
+
+def _check_chip(chip: ChipSpec, spec: MachineSpec) -> None:
+    """Refuse a catalogue chip on a machine of another one; a user's own chip may go anywhere."""
+    known = load_chips()
+    if chip.id in known and spec.chip in known and spec.chip != chip.id:
+        raise InferometerError(f"machine {spec.id} carries {spec.chip}, not {chip.id}")
+
+
+def _own_chips(spec: MachineSpec, name: str) -> int:
+    """Return the chips `name` stands for: an instance's, a torus host's, or all of the innermost level."""
+    instance = load_instances().get(plain_name(name))
+    if instance is not None:
+        return instance.chips
+    return host_chips().get(spec.id, 1) if spec.torus else spec.levels[0].max_size
+
+
+def _spread(spec: MachineSpec, n: int) -> tuple[int, ...]:
+    """Return sizes whose product is `n`: the most cubic slice, or equal nodes, as few as hold them."""
+    if spec.torus:
+        return cubic_slice(n, tuple(level.max_size for level in spec.levels))
+    if len(spec.levels) == 1:
+        return (n,)
+    inner = spec.levels[0].max_size
+    nodes = next(m for m in range(-(-n // inner), n + 1) if n % m == 0)
+    return (n // nodes, nodes)
+
+
+def cubic_slice(n: int, limits: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the sides, ascending, with product `n` and the least sum that fit a torus of `limits`.
+
+    Raises InferometerError where no slice has exactly `n` chips.
+
+    >>> cubic_slice(16, (16, 20, 28)), cubic_slice(64, (16, 20, 28))
+    ((2, 2, 4), (4, 4, 4))
+    """
+    ordered = sorted(limits)
+    fits = [s for s in _factorings(n, len(limits)) if all(a <= b for a, b in zip(s, ordered, strict=True))]
+    if not fits:
+        raise InferometerError(f"no slice of {'x'.join(map(str, limits))} has exactly {n} chips; give its sides")
+    return min(fits, key=sum)
+
+
+def _factorings(n: int, parts: int, least: int = 1) -> list[tuple[int, ...]]:
+    """Return every ascending tuple of `parts` factors, each at least `least`, with product `n`."""
+    if parts == 1:
+        return [(n,)] if n >= least else []
+    out = []
+    for a in range(least, round(n ** (1 / parts)) + 1):
+        if n % a == 0:
+            out += [(a, *rest) for rest in _factorings(n // a, parts - 1, a)]
+    return out
+
+
+def _fit(spec: MachineSpec, sizes: tuple[int, ...], text: str) -> tuple[int, ...]:
+    """Return one size a level, 1 where none was given; refuse what the machine does not hold."""
+    levels = spec.levels
+    form = "a slice of up to" if spec.torus else "chips x nodes up to" if len(levels) > 1 else "no more chips than"
+    limits = "x".join(str(level.max_size) for level in levels)
+    full = sizes + (1,) * (len(levels) - len(sizes))
+    ok = len(full) == len(levels)
+    if ok and spec.torus:
+        ok = all(a <= b for a, b in zip(sorted(full), sorted(lv.max_size for lv in levels), strict=True))
+    elif ok:
+        ok = all(a <= lv.max_size for a, lv in zip(full, levels, strict=True))
+    if not ok:
+        raise InferometerError(f"machine {text!r}: {spec.id} takes {form} {limits}")
+    return full
+
+
+def _axes(spec: MachineSpec, sizes: tuple[int, ...]) -> tuple[Axis, ...]:
+    return tuple(_axis(level, size) for level, size in zip(spec.levels, sizes, strict=True))
+
+
+def _axis(level: Level, size: int) -> Axis:
+    """Return `size` chips of a level; a ring that does not close is a line."""
+    closes = level.wrap_multiple > 0 and size % level.wrap_multiple == 0
+    return Axis(
+        name=level.name,
+        geometry="line" if level.geometry == "ring" and not closes else level.geometry,
+        size=size,
+        bytes_per_s=level.bytes_per_s,
+        latency_s=level.latency_s,
+        multicast=level.multicast,
+        reduces=level.reduces,
+    )
