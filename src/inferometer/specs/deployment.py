@@ -10,7 +10,7 @@ ROLES = ("r", "pp", "dpa", "tp", "ep", "etp", "dcp")
 """R replicas, PP stages, DPA data-parallel attention, TP, EP experts, ETP inside an expert, DCP."""
 
 
-class Sizes(Spec, kw_only=True):
+class Sizes(Spec, frozen=True, kw_only=True):
     """Role sizes. R x PP x DPA x TP = R x PP x EP x ETP = chips for MoE; DCP divides TP.
 
     For dense models DPA = EP = ETP = 1 and the expert product is not checked.
@@ -35,20 +35,20 @@ class Sizes(Spec, kw_only=True):
         return self.dpa * self.tp
 
 
-class RolePlacement(Spec, kw_only=True):
+class RolePlacement(Spec, frozen=True, kw_only=True):
     """Where one role lies: a factor and a stride on each axis of the fabric."""
 
     factors: tuple[int, ...]
     strides: tuple[int, ...]
 
 
-class Placement(Spec, kw_only=True):
+class Placement(Spec, frozen=True, kw_only=True):
     """Where every role lies. Roles of size 1 may be left out."""
 
     roles: dict[str, RolePlacement]
 
 
-class Deployment(Spec, kw_only=True):
+class Deployment(Spec, frozen=True, kw_only=True):
     """Sizes, and (once found or given) the placement and the sequences in flight."""
 
     sizes: Sizes
@@ -57,7 +57,7 @@ class Deployment(Spec, kw_only=True):
     """Sequences in flight over the whole deployment."""
 
 
-class Workload(Spec, kw_only=True):
+class Workload(Spec, frozen=True, kw_only=True):
     """What each request asks for. Lengths in tokens."""
 
     isl: int = 8192
@@ -67,7 +67,7 @@ class Workload(Spec, kw_only=True):
     """One context that replaces the mean over isl..isl+osl in decode."""
 
 
-class EngineSpec(Spec, kw_only=True):
+class EngineSpec(Spec, frozen=True, kw_only=True):
     """What an engine can run. Masks the Choices; knows no chip."""
 
     name: str

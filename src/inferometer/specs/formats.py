@@ -4,8 +4,13 @@ Letters: r rows (output features), c columns (the reduction dimension).
 """
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from inferometer.errors import unknown_name
+
+
+Column = npt.NDArray[np.float64]
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -140,3 +145,19 @@ def bytes_per_element(fmt: Format) -> float:
     block = fmt.block_rows * fmt.block_cols
     shared = (fmt.scale_bits + fmt.zero_bits) / block if block else 0.0
     return (fmt.bits + shared) / 8
+
+
+def stored_bytes(fmt: Format, rows: Column, cols: Column) -> Column:
+    """Return the bytes of a [rows, cols] tensor in `fmt`, partial blocks counted whole.
+
+    rows cols bits/8 + ceil(rows/block_rows) ceil(cols/block_cols) (scale + zero point)/8 + scalars.
+
+    >>> float(stored_bytes(find_format("fp8-block"), np.asarray(256.0), np.asarray(129.0)))  # 256*129 + 2*2*4
+    33040.0
+    """
+    total = rows * cols * (fmt.bits / 8)
+    if fmt.block_rows:
+        across = np.ceil(cols / fmt.block_cols) if fmt.block_cols else 1.0
+        down = np.ceil(rows / fmt.block_rows) if fmt.block_rows > 1 else rows
+        total = total + down * across * ((fmt.scale_bits + fmt.zero_bits) / 8)
+    return total + fmt.tensor_scale_bytes if fmt.tensor_scale_bytes else total

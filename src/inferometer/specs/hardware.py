@@ -9,7 +9,7 @@ Geometry = Literal["switch", "mesh", "pcie", "ring", "line"]
 ring, line: nearest neighbours, with and without wrap-around (one torus axis)."""
 
 
-class ChipSpec(Spec, kw_only=True):
+class ChipSpec(Spec, frozen=True, kw_only=True):
     """One accelerator, from its datasheet."""
 
     id: str
@@ -30,7 +30,7 @@ class ChipSpec(Spec, kw_only=True):
     """Field -> source, date."""
 
 
-class Axis(Spec, kw_only=True):
+class Axis(Spec, frozen=True, kw_only=True):
     """One physical axis of a fabric as used: `size` chips along it."""
 
     name: str
@@ -45,7 +45,7 @@ class Axis(Spec, kw_only=True):
     """The switch can reduce in flight (NVLink SHARP)."""
 
 
-class Fabric(Spec, kw_only=True):
+class Fabric(Spec, frozen=True, kw_only=True):
     """Ordered axes, innermost (fastest) first. Chips = product of the sizes."""
 
     axes: tuple[Axis, ...]
@@ -59,7 +59,7 @@ class Fabric(Spec, kw_only=True):
         return n
 
 
-class Level(Spec, kw_only=True):
+class Level(Spec, frozen=True, kw_only=True):
     """One level of a machine, of which a deployment may use a part."""
 
     name: str
@@ -73,7 +73,7 @@ class Level(Spec, kw_only=True):
     """A ring closes only where the slice spans a multiple of this many chips; 0: never."""
 
 
-class MachineSpec(Spec, kw_only=True):
+class MachineSpec(Spec, frozen=True, kw_only=True):
     """A product: levels, innermost first. Torus machines have one level per dimension."""
 
     id: str
@@ -85,7 +85,7 @@ class MachineSpec(Spec, kw_only=True):
     sources: dict[str, str] = {}
 
 
-class Machine(Spec, kw_only=True):
+class Machine(Spec, frozen=True, kw_only=True):
     """A chip and the fabric of the slice in use: what an estimate takes."""
 
     chip: ChipSpec
@@ -94,7 +94,7 @@ class Machine(Spec, kw_only=True):
     """As the user wrote it: `8x2`, `4x4x8`."""
 
 
-class Price(Spec, kw_only=True):
+class Price(Spec, frozen=True, kw_only=True):
     """One dated price of one chip for one hour."""
 
     chip: str

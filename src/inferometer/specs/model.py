@@ -10,7 +10,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Base of every spec: frozen, keyword-only, unknown fields refused."""
 
 
-class Attention(Spec, tag="attention", kw_only=True):
+class Attention(Spec, tag="attention", frozen=True, kw_only=True):
     """Softmax attention with grouped kv heads: MHA (K = N), GQA, MQA (K = 1)."""
 
     heads: int
@@ -26,7 +26,7 @@ class Attention(Spec, tag="attention", kw_only=True):
     """Format by tensor name (`q k v o`), where it is not the model's dtype."""
 
 
-class Mla(Spec, tag="mla", kw_only=True):
+class Mla(Spec, tag="mla", frozen=True, kw_only=True):
     """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434): K and V from one latent."""
 
     heads: int
@@ -42,7 +42,7 @@ class Mla(Spec, tag="mla", kw_only=True):
     """Format by tensor name (`q_a q_b q kv_a kv_b o`)."""
 
 
-class Ffn(Spec, tag="ffn", kw_only=True):
+class Ffn(Spec, tag="ffn", frozen=True, kw_only=True):
     """Dense feed-forward: gated (gate, up, down) or plain (up, down)."""
 
     width: int
@@ -52,7 +52,7 @@ class Ffn(Spec, tag="ffn", kw_only=True):
     """Format by tensor name (`gate up down`)."""
 
 
-class Moe(Spec, tag="moe", kw_only=True):
+class Moe(Spec, tag="moe", frozen=True, kw_only=True):
     """Routed experts, with an optional shared expert beside them."""
 
     experts: int
@@ -77,14 +77,14 @@ Mixer = Attention | Mla
 FeedForward = Ffn | Moe
 
 
-class Layer(Spec, kw_only=True):
+class Layer(Spec, frozen=True, kw_only=True):
     """One decoder layer: which mixer and which feed-forward, by index into the model's lists."""
 
     mixer: int
     ffn: int
 
 
-class ModelSpec(Spec, kw_only=True):
+class ModelSpec(Spec, frozen=True, kw_only=True):
     """A decoder-only language model. Shapes are of the checkpoint, unsharded."""
 
     name: str

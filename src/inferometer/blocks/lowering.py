@@ -1,0 +1,166 @@
+"""What lowering a block needs: the pass as columns, the shard counts, and helpers that emit nodes.
+
+Letters: B sequences of a DPA rank in this pass, T tokens of a rank, S context, H hidden.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from inferometer.blocks.tensors import Tensor, local_cols, local_rows, one_copy_bytes
+from inferometer.graph.layout import Layout, Step, layout, plan_name, reshard_plans
+from inferometer.graph.ops import Choice, CollectiveKind, Column, Message, Node, OpKind, Plan, Traffic, Work
+
+ACTIVATION_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp4": 0.5625}
+"""Bytes of one activation fed to a GEMM of that arithmetic type (fp4 with its scales)."""
+
+WIDE_BYTES = 2.0
+"""Bytes of one activation between ops: bf16 or fp16."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """One pass of one stage of one replica, as columns over rows."""
+
+    phase: str
+    sequences: Column
+    """B: sequences of a DPA rank in the pass (one microbatch)."""
+    new_tokens: int
+    """Tokens each sequence brings: 1 in decode, the prompt in prefill."""
+    contexts: tuple[tuple[float, float], ...]
+    """(context, share of passes) quadrature over the KV length that the pass sees."""
+    tp: Column
+    dpa: Column
+    ep: Column
+    etp: Column
+    dcp: Column
+    dtypes: Mapping[str, str]
+    """Format name -> arithmetic type on this chip."""
+    core_dtype: str
+    """Arithmetic type of attention cores."""
+    kv_bytes_per_element: float
+
+    @property
+    def tokens(self) -> Column:
+        """T: tokens of a DPA rank in the pass."""
+        return self.sequences * self.new_tokens
+
+
+@dataclass(slots=True)
+class Lowering:
+    """Emits nodes for one pass; equal messages and reshards are emitted once."""
+
+    at: Pass
+    hidden: int
+    has_dpa: bool
+    """Whether DPA is a role of this model (MoE); elsewhere it is written as R."""
+    shards: dict[str, Column] = field(default_factory=dict)
+    _messages: dict[tuple[Step, float], Message] = field(default_factory=dict)
+    _reshards: dict[tuple[Layout, Layout, float], Choice] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Work out how many ways each shard key splits (see `Tensor`)."""
+        at = self.at
+        self.shards.update({"tp": at.tp, "ep": at.ep, "etp": at.etp})
+
+    def gemm(self, name: str, tensors: tuple[Tensor, ...], rows_in: Column) -> list[Node]:
+        """Return a GEMM of `rows_in` tokens by one or more tensors that share their columns.
+
+        flops = 2 t r c; bytes = weights + t c activations in + t r bf16 out. Replication is
+        issued over useful: TP x local elements over all elements. A quantise pass comes first where
+        the arithmetic is narrower than the activations.
+        """
+        at, first = self.at, tensors[0]
+        dtype = at.dtypes[first.format]
+        cols = local_cols(first, self.shards)
+        rows = np.asarray(0.0)
+        weights = np.asarray(0.0)
+        for tensor in tensors:
+            rows = rows + local_rows(tensor, self.shards)
+            weights = weights + one_copy_bytes(tensor, self.shards)
+        elements = sum(t.rows * t.cols for t in tensors)
+        work = Work(
+            name=name,
+            kind=OpKind.GEMM,
+            dtype=dtype,
+            flops=2 * rows_in * rows * cols,
+            traffic_bytes={
+                Traffic.WEIGHTS: weights + 0 * rows_in,
+                Traffic.ACTIVATIONS: rows_in * (cols * ACTIVATION_BYTES[dtype] + rows * WIDE_BYTES),
+            },
+            replication=at.tp * rows * cols / elements + 0 * rows_in,
+            shape=f"[t, {first.cols}] x [{sum(t.rows for t in tensors)}, {first.cols}]",
+        )
+        return [*self.quantise(name, dtype, rows_in * cols), work]
+
+    def quantise(self, name: str, dtype: str, elements: Column) -> list[Node]:
+        """Return the pass that narrows activations for a GEMM: read bf16, write the narrow type."""
+        if ACTIVATION_BYTES[dtype] >= WIDE_BYTES:
+            return []
+        return [self.elementwise(f"{name}.quantise", elements * (WIDE_BYTES + ACTIVATION_BYTES[dtype]))]
+
+    def elementwise(self, name: str, activations: Column, kv: Column | None = None) -> Work:
+        """Return memory traffic without counted arithmetic (norm, rope, activation, copies)."""
+        traffic_bytes = {Traffic.ACTIVATIONS: activations}
+        if kv is not None:
+            traffic_bytes[Traffic.KV] = kv
+        return Work(
+            name=name,
+            kind=OpKind.ELEMENTWISE,
+            dtype=self.at.core_dtype,
+            flops=np.zeros_like(activations),
+            traffic_bytes=traffic_bytes,
+            replication=np.ones_like(activations),
+            shape="elementwise",
+        )
+
+    def norm(self, name: str, rows: Column) -> Work:
+        """Return residual add and norm of `rows` tokens: read x and residual, write both."""
+        return self.elementwise(name, rows * (4 * self.hidden * WIDE_BYTES))
+
+    def message(self, name: str, kind: CollectiveKind, role: str, message_bytes: Column) -> Message:
+        """Return a collective over `role`."""
+        return Message(name=name, kind=kind, role=role, message_bytes=message_bytes)
+
+    def layout(self, tp: str, dpa: str = "T") -> Layout:
+        """Return a layout of the residual stream: what the ranks of TP (and DPA) hold."""
+        return layout(tp=tp, dpa=dpa) if self.has_dpa else layout(tp=tp)
+
+    def residual_layout(self, residual: str) -> Layout:
+        """Return the layout a residual choice names: `replicated` over TP, or `sequence` split."""
+        return self.layout(tp="T" if residual == "sequence" else "R")
+
+    def reshard(self, source: Layout, target: Layout, element_bytes: float = WIDE_BYTES) -> Choice:
+        """Return the Choice of every plan between two layouts of [tokens of the replica, H]."""
+        key = (source, target, element_bytes)
+        if key not in self._reshards:
+            plans = tuple(
+                Plan(name=plan_name(steps), nodes=tuple(self._step(step, element_bytes) for step in steps))
+                for steps in reshard_plans(source, target, "stage")
+            )
+            self._reshards[key] = Choice(name="reshard", plans=plans)
+        return self._reshards[key]
+
+    def _step(self, step: Step, element_bytes: float) -> Message:
+        key = (step, element_bytes)
+        if key not in self._messages:
+            size = self.at.tokens * (self.hidden * element_bytes)
+            if self.has_dpa and "dpa" not in step.divisor:
+                size = size * self.at.dpa
+            if "tp" in step.divisor:
+                size = size / self.at.tp
+            name = f"{step.kind}({step.role})"
+            self._messages[key] = Message(name=name, kind=step.kind, role=step.role, message_bytes=size)
+        return self._messages[key]
+
+    def edges(self, name: str, residual: str) -> tuple[Node, ...]:
+        """Return what surrounds a block whose output is a partial sum over TP: norm, way in, way out."""
+        here, inside, out = self.residual_layout(residual), self.layout(tp="R"), self.layout(tp="P")
+        rows = self.residual_rows(residual)
+        way_in = (self.reshard(here, inside),) if here != inside else ()
+        return (self.norm(f"{name}.norm", rows), *way_in, self.reshard(out, here))
+
+    def residual_rows(self, residual: str) -> Column:
+        """Return the tokens of the residual stream that a chip holds."""
+        return np.ceil(self.at.tokens / self.at.tp) if residual == "sequence" else self.at.tokens

@@ -1,0 +1,185 @@
+"""Mixture of experts: router, routed experts behind a dispatch Choice, shared experts beside.
+
+Letters: T tokens of a DPA rank, Ta = T DPA tokens of the replica, H hidden, F expert width, E experts, k a token.
+EP spreads the experts, ETP splits each one's width. EP x ETP = DPA x TP: the same chips seen another way, so
+a partial sum over EP x ETP is a partial sum over DPA x TP.
+
+Ways to bring tokens to experts (dispatch) and results back (combine):
+  gather          every rank gets every token, runs its experts on them, outputs are partial sums
+  expanded        all-to-all with a copy for each chosen expert
+  coalesced       all-to-all with a copy for each distinct rank
+  *-etp-first     the same, but tokens are gathered over ETP before the all-to-all instead of after
+Shared experts run on a rank's own tokens, split over TP. Their partial sums join the routed ones at the
+layout where that is cheapest, and are reduced once from there on.
+"""
+
+import numpy as np
+
+from inferometer.blocks.ffn import dense
+from inferometer.blocks.lowering import ACTIVATION_BYTES, WIDE_BYTES, Lowering
+from inferometer.blocks.routing import Busiest, busiest_rank
+from inferometer.blocks.tensors import Tensor, local_rows, one_copy_bytes
+from inferometer.graph.layout import Layout
+from inferometer.graph.ops import Choice, CollectiveKind, Column, Message, Node, OpKind, Plan, Traffic, Work
+from inferometer.specs.model import Moe
+
+
+def tensors(block: Moe, hidden: int, dtype: str) -> tuple[Tensor, ...]:
+    """Return router, routed experts and shared experts."""
+    fmt = block.formats
+    ins = ("gate", "up") if block.gated else ("up",)
+
+    def expert(name: str, rows: int, cols: int, split: str) -> Tensor:
+        return Tensor(
+            name=name,
+            rows=rows,
+            cols=cols,
+            count=block.experts,
+            format=fmt.get(name, dtype),
+            kind="experts",
+            split_rows="etp" if split == "rows" else "",
+            split_cols="etp" if split == "cols" else "",
+            split_count="ep",
+        )
+
+    found = [
+        Tensor(name="router", rows=block.experts, cols=hidden, format=fmt.get("router", dtype), kind="router"),
+        *(expert(n, block.width, hidden, "rows") for n in ins),
+        expert("down", hidden, block.width, "cols"),
+    ]
+    if block.router_bias:
+        found.append(Tensor(name="router_bias", rows=block.experts, format="fp32", kind="router"))
+    if block.shared_width:
+        names = ("shared_gate_proj", "shared_up") if block.gated else ("shared_up",)
+        for name in names:
+            found.append(_shared(name, block.shared_width, hidden, fmt.get(name, dtype), "tp", ""))
+        found.append(_shared("shared_down", hidden, block.shared_width, fmt.get("shared_down", dtype), "", "tp"))
+    if block.shared_gate:
+        found.append(_shared("shared_gate", 1, hidden, fmt.get("shared_gate", dtype), "", ""))
+    return tuple(found)
+
+
+def _shared(name: str, rows: int, cols: int, fmt: str, split_rows: str, split_cols: str) -> Tensor:
+    kind = "shared-experts"
+    return Tensor(name=name, rows=rows, cols=cols, format=fmt, kind=kind, split_rows=split_rows, split_cols=split_cols)
+
+
+def lower(block: Moe, low: Lowering, dtype: str) -> list[Node]:
+    """Return the ops that no residual layout changes: router, experts, shared experts."""
+    at = low.at
+    by_name = {t.name: t for t in tensors(block, low.hidden, dtype)}
+    busiest = busiest_rank(block, at.ep, at.tokens * at.dpa)
+    nodes = low.gemm("router", (by_name["router"],), at.tokens)
+    nodes += _routed(block, low, by_name, busiest)
+    if block.shared_width:
+        ins = tuple(by_name[n] for n in ("shared_gate_proj", "shared_up") if n in by_name)
+        nodes += dense(low, "shared.", ins, by_name["shared_down"])
+    return nodes
+
+
+def _routed(block: Moe, low: Lowering, by_name: dict[str, Tensor], busiest: Busiest) -> list[Node]:
+    ins = tuple(by_name[n] for n in ("gate", "up") if n in by_name)
+    down = by_name["down"]
+    width = local_rows(ins[0], low.shards)
+    copies, hidden = busiest.copies, low.hidden
+    return [
+        low.elementwise("experts.permute", copies * (2 * hidden * WIDE_BYTES)),
+        *_grouped(block, low, "experts." + "+".join(t.name for t in ins), ins, busiest),
+        low.elementwise("experts.activation", copies * (width * ((len(ins) + 1) * WIDE_BYTES))),
+        *_grouped(block, low, "experts.down", (down,), busiest),
+        low.elementwise("experts.unpermute", copies * (2 * hidden * WIDE_BYTES)),
+    ]
+
+
+def _grouped(block: Moe, low: Lowering, name: str, parts: tuple[Tensor, ...], busiest: Busiest) -> list[Node]:
+    """Return a grouped GEMM on the busiest rank: flops of its copies, weights of its distinct experts."""
+    at = low.at
+    dtype = at.dtypes[parts[0].format]
+    rows = np.asarray(0.0)
+    weights = np.asarray(0.0)
+    for tensor in parts:
+        rows = rows + local_rows(tensor, low.shards)
+        weights = weights + one_copy_bytes(tensor, low.shards)
+    cols = np.ceil(parts[0].cols / (at.etp if parts[0].split_cols else 1.0))
+    mean = at.tokens * at.dpa * (block.top_k / at.ep)
+    elements = sum(t.rows * t.cols for t in parts)
+    work = Work(
+        name=name,
+        kind=OpKind.GROUPED_GEMM,
+        dtype=dtype,
+        flops=busiest.copies * (2 * rows * cols),
+        traffic_bytes={
+            Traffic.WEIGHTS: busiest.distinct * weights,
+            Traffic.ACTIVATIONS: busiest.copies * (cols * ACTIVATION_BYTES[dtype] + rows * WIDE_BYTES),
+        },
+        replication=busiest.copies / mean * (at.etp * rows * cols / elements),
+        shape=f"{block.experts} experts, top {block.top_k}: [t, {parts[0].cols}] x [{sum(t.rows for t in parts)}, ...]",
+    )
+    return [*low.quantise(name, dtype, busiest.copies * cols), work]
+
+
+def edges(block: Moe, low: Lowering, residual: str, dtype: str) -> tuple[Node, ...]:
+    """Return what surrounds the experts under one residual layout: norm, dispatch and combine."""
+    fmt = block.formats.get("up", dtype)
+    sent = ACTIVATION_BYTES[low.at.dtypes[fmt]]
+    busiest = busiest_rank(block, low.at.ep, low.at.tokens * low.at.dpa)
+    here = low.residual_layout(residual)
+    whole, own, split = low.layout(tp="R", dpa="R"), low.layout(tp="R"), low.layout(tp="T")
+    partial = low.layout(tp="P", dpa="P")
+    shared_in = (low.reshard(here, own),) if block.shared_width and here != own else ()
+    gather = Plan(
+        name="gather", nodes=(*_between(low, here, whole, sent), _join(block, low, partial, here))
+    )
+    plans = [gather]
+    for name, copies in (("expanded", busiest.copies), ("coalesced", busiest.tokens)):
+        for suffix, first in (("", False), ("-etp-first", True)):
+            there = _exchange(low, copies, sent, gather_first=first, combine=False)
+            back = _exchange(low, copies, WIDE_BYTES, gather_first=first, combine=True)
+            nodes = (*shared_in, *_between(low, here, split, sent), *there, *back, _join(block, low, split, here))
+            plans.append(Plan(name=name + suffix, nodes=nodes))
+    return (low.norm("ffn.norm", low.residual_rows(residual)), Choice(name="moe-dispatch", plans=tuple(plans)))
+
+
+def _between(low: Lowering, source: Layout, target: Layout, element_bytes: float) -> tuple[Node, ...]:
+    return () if source == target else (low.reshard(source, target, element_bytes),)
+
+
+def _exchange(low: Lowering, copies: Column, element: float, *, gather_first: bool, combine: bool) -> tuple[Message, ...]:
+    """Return the all-to-all over EP and the gather (or, coming back, scatter) over ETP.
+
+    A rank's ETP peers take 1/ETP of its copies each when the gather comes after; all of them when before,
+    and then only own tokens (T / TP of them) were gathered. Message of the busiest rank.
+    """
+    at = low.at
+    row = low.hidden * element
+    kind = CollectiveKind.REDUCE_SCATTER if combine else CollectiveKind.ALL_GATHER
+    if gather_first:
+        over_etp = np.ceil(at.tokens / at.tp) * at.etp * row
+        over_ep = copies * row
+    else:
+        over_etp = copies * row
+        over_ep = copies / at.etp * row
+    steps = (
+        low.message("gather-etp" if not combine else "scatter-etp", kind, "etp", over_etp),
+        low.message("combine" if combine else "dispatch", CollectiveKind.ALL_TO_ALL, "ep", over_ep),
+    )
+    return steps if gather_first != combine else steps[::-1]
+
+
+def _join(block: Moe, low: Lowering, routed: Layout, target: Layout) -> Node:
+    """Return the Choice of layouts at which routed and shared outputs are added, then brought to `target`."""
+    if not block.shared_width:
+        return low.reshard(routed, target)
+    shared = low.layout(tp="P")
+    meeting = {low.layout(tp="P"): "partial", low.layout(tp="T"): "split", target: "target"}
+    plans = []
+    for layout, name in meeting.items():
+        if name == "partial" and dict(routed)["tp"] != "P":
+            continue
+        nodes = (
+            *_between(low, routed, layout, WIDE_BYTES),
+            *_between(low, shared, layout, WIDE_BYTES),
+            *_between(low, layout, target, WIDE_BYTES),
+        )
+        plans.append(Plan(name=f"add-{name}", nodes=nodes))
+    return Choice(name="join-shared", plans=tuple(plans))

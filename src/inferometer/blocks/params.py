@@ -1,0 +1,72 @@
+"""Parameter counts and checkpoint bytes, from the declarations the graph is lowered from."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from inferometer.blocks import ends
+from inferometer.blocks.model import ffn_tensors, mixer_tensors
+from inferometer.blocks.tensors import Tensor, chip_bytes
+from inferometer.specs.model import Layer, ModelSpec, Moe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParamCount:
+    """Parameters of a model. Totals leave MTP layers out, as published totals do."""
+
+    total: int
+    active: int
+    """total - routed (1 - k/E): parameters one token touches, embeddings included."""
+    active_one_table: int
+    """`active` less the input embedding where the head is its own table: one token reads one row of it."""
+    mtp: int
+    by_kind: dict[str, int]
+    checkpoint_bytes: int
+
+
+
+def layer_tensors(model: ModelSpec, layer: Layer) -> tuple[Tensor, ...]:
+    """Return every tensor of one layer."""
+    return (
+        *mixer_tensors(model.mixers[layer.mixer], model.hidden, model.dtype),
+        *ffn_tensors(model.ffns[layer.ffn], model.hidden, model.dtype),
+    )
+
+
+def all_tensors(model: ModelSpec) -> tuple[tuple[Tensor, int], ...]:
+    """Return (tensor, times it occurs) over the whole model, MTP left out."""
+    times = Counter(model.layers)
+    layers = [(t, n) for layer, n in times.items() for t in layer_tensors(model, layer)]
+    return (*layers, *((t, 1) for t in ends.tensors(model)))
+
+
+def count_params(model: ModelSpec) -> ParamCount:
+    """Return the exact parameter counts of a model, with the bytes they take as stored.
+
+    An MTP layer is a copy of the last layer behind two norms, a [H, 2H] projection and an output norm; it shares
+    embedding and head with the model (DeepSeek-V3, arXiv:2412.19437 section 2.2).
+    """
+    by_kind: Counter[str] = Counter()
+    routed_idle = 0.0
+    stored = 0.0
+    for tensor, times in all_tensors(model):
+        by_kind[tensor.kind] += tensor.params * times
+        stored += float(chip_bytes((tensor,), dict.fromkeys(("tp", "kv", "ep", "etp"), np.asarray(1.0)))) * times
+    for layer in model.layers:
+        block = model.ffns[layer.ffn]
+        if isinstance(block, Moe):
+            experts = sum(t.params for t in ffn_tensors(block, model.hidden, model.dtype) if t.kind == "experts")
+            routed_idle += experts * (block.experts - block.top_k) / block.experts
+    total = sum(by_kind.values())
+    active = round(total - routed_idle)
+    last = sum(t.params for t in layer_tensors(model, model.layers[-1]))
+    table = model.vocab * model.hidden
+    return ParamCount(
+        total=total,
+        active=active,
+        active_one_table=active if model.tied else active - table,
+        mtp=model.mtp_layers * (last + 3 * model.hidden + 2 * model.hidden * model.hidden),
+        by_kind=dict(by_kind),
+        checkpoint_bytes=round(stored),
+    )

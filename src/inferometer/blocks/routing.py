@@ -1,0 +1,171 @@
+"""Routing statistics: distinct experts, distinct shards, the busiest rank. Uniform popularity.
+
+Letters: E experts, k chosen a token, g groups of which G may be chosen from, n expert-parallel ranks,
+l = E / n experts a rank holds, T tokens, m = T k / n mean copies a rank receives.
+
+Group-limited routing (DeepSeek-V3, arXiv:2412.19437 section 2.1.2) first takes G of g groups, then k experts
+inside them; uniform popularity makes both draws uniform without replacement.
+"""
+
+from functools import cache
+from math import ceil, comb, erf, exp, pi, sqrt
+from typing import NamedTuple
+
+import numpy as np
+
+from inferometer.graph.ops import Column
+from inferometer.specs.model import Moe
+
+
+class RankDraw(NamedTuple):
+    """One token's copies on one rank."""
+
+    mean: float
+    """k / n."""
+    variance: float
+    hit: float
+    """Probability that at least one copy lands on the rank."""
+
+
+def _hypergeometric(total: int, marked: int, drawn: int) -> list[float]:
+    """Return P(j marked among `drawn` of `total`) for j = 0..drawn."""
+    whole = comb(total, drawn)
+    return [comb(marked, j) * comb(total - marked, drawn - j) / whole for j in range(drawn + 1)]
+
+
+@cache
+def rank_draw(experts: int, top_k: int, groups: int, top_groups: int, ranks: int) -> RankDraw:
+    """Return mean, variance and hit probability of one token's copies on one of `ranks` ranks.
+
+    A rank holds l = E / n experts (rounded up): part of one group, or several whole groups. With c of its groups
+    chosen, it holds min(l, ...) eligible experts out of G E / g, and copies are hypergeometric.
+
+    >>> rank_draw(256, 8, 1, 1, 256).hit == 8 / 256
+    True
+    >>> round(8 * rank_draw(256, 8, 8, 4, 8).hit, 3)  # DeepSeek-V3 touches under 4 of 8 nodes
+    3.974
+    """
+    local = -(-experts // ranks)
+    group = experts // groups
+    held, share = (1, local) if local <= group else (-(-local // group), group)
+    mean = second = hit = 0.0
+    for chosen, p_chosen in enumerate(_hypergeometric(groups, held, top_groups)):
+        marked = min(chosen * share, top_groups * group)
+        draws = _hypergeometric(top_groups * group, marked, top_k)
+        mean += p_chosen * sum(j * p for j, p in enumerate(draws))
+        second += p_chosen * sum(j * j * p for j, p in enumerate(draws))
+        hit += p_chosen * (1 - draws[0])
+    return RankDraw(mean, max(0.0, second - mean * mean), hit)
+
+
+@cache
+def expected_max_normal(n: int) -> float:
+    """Return the expected maximum of n independent standard normals, by quadrature.
+
+    E[max] = integral of x n phi(x) Phi(x)^(n-1); trapezoid on [-9, 9].
+    The step is coarse because the trapezoid rule converges geometrically on smooth decaying functions.
+
+    >>> [round(expected_max_normal(n), 3) for n in (1, 4, 8, 16, 32, 64)]
+    [0.0, 1.029, 1.424, 1.766, 2.07, 2.344]
+    """
+    step = 0.1
+    total = 0.0
+    for i in range(-90, 91):
+        x = i * step
+        below = 0.5 * (1 + erf(x / sqrt(2)))
+        total += x * n * exp(-x * x / 2) / sqrt(2 * pi) * below ** (n - 1) * step
+    return round(total, 9)
+
+
+SMALL_MEAN = 8.0
+"""Below this many mean copies a rank, the busiest rank comes from a table, not the normal form."""
+
+
+@cache
+def _small_table(experts: int, top_k: int, ranks: int) -> Column:
+    """Return E[copies on the busiest rank] for T = 0, 1, .. while T k / n < SMALL_MEAN, free routing.
+
+    A rank's copies are binomial(l T, k / E), conditioned on the total T k (the draws hold at most one copy
+    an expert and token). By Bayes, P(max <= c | sum = N) = F(c)^n P(sum of truncated = N) / P(sum = N), each
+    sum's density at N by the local limit theorem. E[max] = sum over c of P(max > c). Levin, "A representation
+    for multinomial cumulative distribution functions", Annals of Statistics 9 (1981).
+    """
+    count = max(2, ceil(SMALL_MEAN * ranks / top_k) + 1)
+    tokens = np.arange(count, dtype=np.float64)[:, None]
+    trials = tokens * (experts / ranks)
+    p = min(top_k / experts, 1 - 1e-9)
+    cap = int(SMALL_MEAN + 8 * sqrt(SMALL_MEAN)) + 2
+    values = np.arange(cap, dtype=np.float64)[None, :]
+    pmf = np.empty((count, cap))
+    pmf[:, 0] = (1 - p) ** trials[:, 0]
+    for j in range(1, cap):
+        pmf[:, j] = pmf[:, j - 1] * np.maximum(trials[:, 0] - (j - 1), 0.0) / j * (p / (1 - p))
+    below = np.cumsum(pmf, axis=1)
+    mean = np.cumsum(pmf * values, axis=1) / below
+    spread = np.maximum(np.cumsum(pmf * values * values, axis=1) / below - mean * mean, 0.0)
+    total = tokens * top_k
+    full = np.maximum(trials * p * (1 - p), 1e-12)
+    width = np.maximum(spread, 1e-12)
+    gap = (total - ranks * mean) ** 2 / (2 * ranks * width)
+    at_most = np.minimum(1.0, below**ranks * np.exp(-gap) * np.sqrt(full / width))
+    at_most = np.where(values * ranks < total, 0.0, np.maximum.accumulate(at_most, axis=1))
+    table = np.sum(1 - at_most, axis=1)
+    table[0] = 0.0
+    return np.maximum.accumulate(np.maximum(table, np.minimum(total[:, 0], 1.0)))
+
+
+class Busiest(NamedTuple):
+    """What the busiest rank receives, as columns."""
+
+    copies: Column
+    """Token copies: rows of its grouped GEMMs."""
+    distinct: Column
+    """Distinct experts it must read."""
+    tokens: Column
+    """Distinct tokens (copies coalesced by rank)."""
+
+
+@cache
+def _rank_constants(moe: tuple[int, int, int, int], ranks: int) -> tuple[float, ...]:
+    """Return what the busiest-rank formulas need of one (E, k, g, G) and n."""
+    draw = rank_draw(*moe, ranks)
+    free = rank_draw(moe[0], moe[1], 1, 1, ranks)
+    spread = ranks / (ranks - 1) if ranks > 1 else 0.0
+    excess = expected_max_normal(ranks)
+    widen = sqrt(draw.variance / free.variance) if free.variance > 0 else 1.0
+    return (draw.mean, excess * sqrt(draw.variance * spread), draw.hit, widen, excess * sqrt(
+        draw.hit * (1 - draw.hit) * spread
+    ))
+
+
+def busiest_rank(block: Moe, ranks: Column, tokens: Column) -> Busiest:
+    """Return the busiest of `ranks` expert-parallel ranks when `tokens` tokens are routed, as columns.
+
+    copies: m + e(n) sqrt(T var n/(n-1)) for m >= 8 (with the free variance of one token's copies this is
+    m + e sqrt(m (E-k)/(E-1))), else the table, its excess over m widened by sqrt(var / free var).
+    distinct: l (1 - (1 - a/l)^(c/a)), where a = mean copies of a token that hits the rank: exact for n = 1
+    (a = k, c = T k gives E (1 - (1 - k/E)^T)) and for n = E. tokens: the normal form of a Bernoulli draw a
+    token, and no fewer than copies / a.
+    """
+    key = (block.experts, block.top_k, block.groups, block.top_groups)
+    sizes, index = np.unique(ranks, return_inverse=True)
+    constants = np.array([_rank_constants(key, int(n)) for n in sizes])[index]
+    mean, sigma, hit, widen, token_sigma = constants.T
+    root = np.sqrt(tokens)
+    average = tokens * mean
+    copies = average + sigma * root
+    small = average < SMALL_MEAN
+    if small.any():
+        table = [_small_table(block.experts, block.top_k, int(n)) for n in sizes]
+        offsets = np.cumsum([0, *(len(t) for t in table[:-1])])
+        last = np.array([len(t) - 1 for t in table])[index]
+        at = np.minimum(np.floor(tokens), last).astype(np.intp) + offsets[index]
+        exact = np.concatenate(table)[at]
+        copies = np.where(small, np.maximum(average, average + (exact - average) * widen), copies)
+    local = np.ceil(block.experts / ranks)
+    copies = np.minimum(copies, tokens * np.minimum(float(block.top_k), local))
+    together = mean / hit
+    missed = 1 - np.minimum(together / local, 1.0)
+    distinct = local * (1 - np.power(missed, copies / together))
+    seen = np.minimum(np.minimum(np.maximum(tokens * hit + token_sigma * root, copies / together), tokens), copies)
+    return Busiest(copies, np.minimum(distinct, copies), seen)

@@ -1,0 +1,70 @@
+"""Tensors of a block: shape, format, and over which role each dimension is sharded.
+
+The one declaration that parameter counts, weight bytes and GEMMs are all derived from.
+Letters: r rows (output features), c columns (reduction dimension), n copies (experts).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from inferometer.graph.ops import Column
+from inferometer.specs.formats import find_format, stored_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """A [rows, cols] tensor, `count` times (experts). A shard key names how many ways it splits."""
+
+    name: str
+    rows: int
+    cols: int = 1
+    count: int = 1
+    format: str
+    kind: str
+    """What it is, for breakdowns: attention, ffn, experts, shared-experts, router, norm, embedding, head."""
+    split_rows: str = ""
+    split_cols: str = ""
+    split_count: str = ""
+
+    @property
+    def params(self) -> int:
+        """Parameters of all copies, unsharded."""
+        return self.rows * self.cols * self.count
+
+
+Shards = Mapping[str, Column]
+"""Shard key -> number of distinct shards, a column."""
+
+
+def local_rows(tensor: Tensor, shards: Shards) -> Column:
+    """Return the rows a chip holds, a column: ceil(r / shards)."""
+    return _split(tensor.rows, tensor.split_rows, shards)
+
+
+def local_cols(tensor: Tensor, shards: Shards) -> Column:
+    """Return the columns a chip holds, a column: ceil(c / shards)."""
+    return _split(tensor.cols, tensor.split_cols, shards)
+
+
+def local_count(tensor: Tensor, shards: Shards) -> Column:
+    """Return the copies a chip holds, a column: ceil(n / shards)."""
+    return _split(tensor.count, tensor.split_count, shards)
+
+
+def _split(size: int, key: str, shards: Shards) -> Column:
+    return np.ceil(size / shards[key]) if key else np.asarray(float(size))
+
+
+def one_copy_bytes(tensor: Tensor, shards: Shards) -> Column:
+    """Return the bytes of one copy's shard on a chip, scales included."""
+    return stored_bytes(find_format(tensor.format), local_rows(tensor, shards), local_cols(tensor, shards))
+
+
+def chip_bytes(tensors: tuple[Tensor, ...], shards: Shards) -> Column:
+    """Return the weight bytes a chip holds of `tensors`, a column."""
+    total = np.asarray(0.0)
+    for tensor in tensors:
+        total = total + one_copy_bytes(tensor, shards) * local_count(tensor, shards)
+    return total

@@ -1,0 +1,58 @@
+"""The roofline backend: each op takes the longer of its arithmetic and its traffic, at datasheet rates.
+
+The limit of what the hardware allows; real kernels are slower. Williams et al., "Roofline", CACM 52(4), 2009.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from inferometer.cost.backend import Band, CostBackend, Support, WorkPrice
+from inferometer.cost.groups import LinkRate
+from inferometer.graph.ops import Column, OpKind, Work
+from inferometer.specs.hardware import Axis, ChipSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """max(flops / peak, bytes / bandwidth) an op; alpha and link rate of the fabric as stated."""
+
+    name: str = "roofline"
+    basis: str = "analytic"
+
+    def supports(self, kind: OpKind, chip: ChipSpec) -> Support:
+        """Return yes: every op kind is flops and bytes."""
+        del kind, chip
+        return Support(ok=True)
+
+    def price(self, work: Work, chip: ChipSpec) -> WorkPrice:
+        """Return the seconds of one op, columns: max(flops / peak, bytes / bandwidth)."""
+        moved = total_bytes(work)
+        memory_s = moved * (1 / chip.memory_bytes_per_s)
+        if work.kind in (OpKind.ELEMENTWISE, OpKind.LOOKUP):
+            return WorkPrice(np.zeros(()), memory_s, memory_s)
+        compute_s = work.flops * (1 / chip.peak_flops_per_s[work.dtype])
+        return WorkPrice(compute_s, memory_s, np.maximum(compute_s, memory_s))
+
+    def link(self, axis: Axis) -> LinkRate:
+        """Return the axis' datasheet latency and rate."""
+        return LinkRate(axis.latency_s, axis.bytes_per_s)
+
+    def band(self) -> Band:
+        """Return the band published measurements leave around the limit."""
+        return Band(1.0, 5.5, "p90 of |error| of roofline TPOT on published serving measurements: 82 % below")
+
+
+def total_bytes(work: Work) -> Column:
+    """Return all bytes an op moves, summed in the order they are declared."""
+    parts = iter(work.traffic_bytes.values())
+    total = next(parts)
+    for part in parts:
+        total = total + part
+    return total
+
+
+def create(calibration: object | None = None) -> CostBackend:
+    """Return the roofline backend; it takes no calibration."""
+    del calibration
+    return Roofline()

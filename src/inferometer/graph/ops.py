@@ -1,0 +1,115 @@
+"""Nodes of the graph. Every count is a column: one value a row (sharding x batch).
+
+A graph says what work a pass is made of. It knows no chip and no axis: a Message names the role it
+spans, a Choice lists legal alternatives, and whoever prices the graph takes the cheapest.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+Column = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+
+class OpKind(StrEnum):
+    """The closed set of things a chip does."""
+
+    GEMM = "gemm"
+    GROUPED_GEMM = "grouped-gemm"
+    ATTENTION = "attention"
+    ELEMENTWISE = "elementwise"
+    LOOKUP = "lookup"
+
+
+class Traffic(StrEnum):
+    """What the bytes an op moves are."""
+
+    WEIGHTS = "weights"
+    KV = "kv"
+    STATE = "state"
+    ACTIVATIONS = "activations"
+
+
+class CollectiveKind(StrEnum):
+    """The closed set of messages; byte conventions as in `cost.collectives`."""
+
+    ALL_REDUCE = "all-reduce"
+    ALL_GATHER = "all-gather"
+    REDUCE_SCATTER = "reduce-scatter"
+    ALL_TO_ALL = "all-to-all"
+    P2P = "p2p"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One operation of the busiest chip."""
+
+    name: str
+    kind: OpKind
+    dtype: str
+    """Arithmetic type, already resolved against the chip."""
+    flops: Column
+    """Floating point operations issued by the busiest chip; a multiply-add is two."""
+    traffic_bytes: Mapping[Traffic, Column]
+    """Bytes moved to and from memory by the busiest chip."""
+    replication: Column
+    """Issued over useful work: copies on other ranks, and the busiest rank's excess."""
+    shape: str
+    """Shapes in -> out, in letters with values, for `explain`."""
+    share: float = 1.0
+    """Share of the passes in which the op has these counts (a quadrature weight over contexts)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One collective over a role."""
+
+    name: str
+    kind: CollectiveKind
+    role: str
+    message_bytes: Column
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One legal way through a Choice."""
+
+    name: str
+    nodes: "tuple[Node, ...]"
+    legal: Mask | None = None
+    """Rows where the plan is legal; None is everywhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Alternatives that do the same thing; the cheapest is taken, priced stand-alone."""
+
+    name: str
+    plans: tuple[Plan, ...]
+
+
+Node = Work | Message | Choice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """Work done once a layer of one block kind (or once a pass: embedding, head, stage boundary)."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    """Work that no residual layout changes."""
+    edges: Mapping[str, tuple[Node, ...]]
+    """By residual layout: norms, and the way into and out of the block."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """A pass of one model: segments, and the layouts the residual stream may take."""
+
+    segments: tuple[Segment, ...]
+    residuals: tuple[str, ...]
+    """Layouts of the residual stream; one is chosen for the whole model."""
