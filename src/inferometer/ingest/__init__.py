@@ -1,1 +1,1 @@
-"""TODO"""
+"""Foreign, hostile formats -> specs: Hugging Face configs and their quantisation."""

@@ -1,0 +1,141 @@
+"""From a Hugging Face `config.json` to a ModelSpec, through the dialect table."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from inferometer.errors import InferometerError
+from inferometer.ingest import layers as build
+from inferometer.ingest.dialects import ALIASES, DIALECTS, Dialect
+from inferometer.ingest.known_keys import check_model_type, is_irrelevant
+from inferometer.ingest.quant_rules import QuantRules
+from inferometer.ingest.quantization import UNQUANTISED, read_quantization, unique_blocks, with_formats
+from inferometer.ingest.read_json import read_json, show
+from inferometer.ingest.reader import ConfigReader
+from inferometer.specs.formats import DTYPE_ALIASES
+from inferometer.specs.model import Layer, ModelSpec
+
+CONFIG_NAME = "config.json"
+SIDECAR_NAME = "hf_quant_config.json"
+MAX_VOCAB = 10**8
+MAX_MTP = 1_000
+_MAX_STRETCH = 1e6
+
+
+def load_model_path(path: str | Path) -> ModelSpec:
+    """Return the model of a `config.json`, or of the directory that holds one.
+
+    An `hf_quant_config.json` beside it is read too. The name is the directory's, or the file's stem
+    where the file is not called `config.json`.
+    Raises InferometerError, one line, for anything that cannot be read or understood.
+    """
+    file = Path(path)
+    try:
+        inside = file.is_dir()
+        if inside and not (file / CONFIG_NAME).exists():
+            raise InferometerError(f"{path} is a directory without a {CONFIG_NAME}")
+        file = file / CONFIG_NAME if inside else file
+        sidecar_file = file.with_name(SIDECAR_NAME) if file.name else file
+        sidecar = read_json(sidecar_file) if file.exists() and sidecar_file.exists() else None
+    except OSError as error:
+        raise InferometerError(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
+    except ValueError as error:
+        if isinstance(error, InferometerError):
+            raise
+        raise InferometerError(f"{show(str(path))} is not a path: {error}") from None
+    name = file.absolute().parent.name if file.name == CONFIG_NAME else file.stem
+    return model_from_config(read_json(file), name=name or str(path), source=str(path), sidecar=sidecar)
+
+
+def model_from_config(
+    config: Mapping[str, object], *, name: str, source: str, sidecar: Mapping[str, object] | None = None
+) -> ModelSpec:
+    """Return the model that a raw Hugging Face config describes.
+
+    `sidecar` is the object of an `hf_quant_config.json`. Keys that are not understood are listed in
+    `unknown_keys`, class defaults and other assumptions in `assumed`.
+    Raises UnknownNameError for an unknown `model_type` and InferometerError, one line, for a missing,
+    mistyped or absurd value; nothing else whatever the config holds.
+    """
+    for what, value in (("the config", config), ("hf_quant_config", {} if sidecar is None else sidecar)):
+        if not isinstance(value, Mapping):
+            raise InferometerError(f"{name}: {what} is {show(value)}; allowed: an object")
+    reader = ConfigReader(values=config, where=name, aliases=ALIASES)
+    model_type = check_model_type(config.get("model_type"), reader.texts("architectures"), name)
+    dialect = DIALECTS[model_type]
+    reader.defaults = dialect.defaults
+    reader.skip(*dialect.inert, "quantization_config")
+    rules = read_quantization(config, sidecar, name=name)
+    return _assemble(reader, dialect, rules, model_type=model_type, source=source)
+
+
+def _assemble(reader: ConfigReader, dialect: Dialect, rules: QuantRules, *, model_type: str, source: str) -> ModelSpec:
+    hidden = reader.integer("hidden_size", high=build.MAX_HIDDEN)
+    count = reader.integer("num_hidden_layers", high=build.MAX_LAYERS)
+    plain_mixers = build.mixers(reader, dialect, hidden=hidden, layers=count)
+    plain_ffns = build.feed_forwards(reader, dialect, layers=count)
+    formatted = [with_formats(block, i, rules, dialect, reader.where) for i, block in enumerate(plain_mixers)]
+    mixers, mixer_of = unique_blocks(formatted)
+    ffns, ffn_of = unique_blocks(
+        [with_formats(block, i, rules, dialect, reader.where) for i, block in enumerate(plain_ffns)]
+    )
+    tied = reader.flag("tie_word_embeddings", default=dialect.tied)
+    dtype = _dtype(reader)
+    vocab = reader.integer("vocab_size", high=MAX_VOCAB)
+    context = _max_context(reader)
+    mtp = 0
+    if reader.has("num_nextn_predict_layers"):
+        mtp = reader.integer_or_none("num_nextn_predict_layers", low=0, high=MAX_MTP) or 0
+    return ModelSpec(
+        name=reader.where,
+        architecture=model_type,
+        hidden=hidden,
+        vocab=vocab,
+        max_context=context,
+        mixers=mixers,
+        ffns=ffns,
+        layers=tuple(Layer(mixer=m, ffn=f) for m, f in zip(mixer_of, ffn_of, strict=True)),
+        tied=tied,
+        dtype=dtype,
+        head_format=None if tied else rules.head_format(),
+        kv_format=rules.kv_format or dtype,
+        mtp_layers=mtp,
+        source=source,
+        unknown_keys=(
+            *(key for key in reader.unknown() if not is_irrelevant(key)),
+            *(f"quantization_config.{key}" for key in rules.unknown),
+        ),
+        assumed=(*reader.said("config"), *rules.assumed),
+    )
+
+
+def _dtype(reader: ConfigReader) -> str:
+    """Return the format of every tensor that no rule covers; bf16 is assumed where none is stated."""
+    text = reader.text("torch_dtype")
+    if text is None:
+        reader.remarks.append("torch_dtype is absent or null: bf16")
+        return "bf16"
+    form = text.removeprefix("torch.").lower()
+    form = DTYPE_ALIASES.get(form, form)
+    if form not in UNQUANTISED:
+        raise reader.wrong("torch_dtype", text, "bfloat16, float16 or float32")
+    return form
+
+
+def _max_context(reader: ConfigReader) -> int:
+    """Return the longest context the config states, in tokens.
+
+    YaRN stretches `original_max_position_embeddings` by `factor` (arXiv:2309.00071); most configs
+    already state the product as `max_position_embeddings`, some state the unstretched length.
+    """
+    stated = reader.integer("max_position_embeddings", high=build.MAX_TOKENS)
+    scaling = reader.mapping("rope_scaling")
+    if scaling is None or "yarn" not in (scaling.get("rope_type"), scaling.get("type")):
+        return stated
+    inner = ConfigReader(values=scaling, where=f"{reader.where}: rope_scaling")
+    factor = inner.number("factor", low=1e-6, high=_MAX_STRETCH)
+    original = inner.integer_or_none("original_max_position_embeddings", high=build.MAX_TOKENS)
+    if factor is None or original is None or round(original * factor) <= stated:
+        return stated
+    stretched = round(original * factor)
+    reader.remarks.append(f"max_position_embeddings is {stated}, stretched by YaRN to {stretched} tokens")
+    return min(stretched, build.MAX_TOKENS)

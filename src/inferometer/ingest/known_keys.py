@@ -1,0 +1,83 @@
+"""Config keys that say nothing about shapes, and model types that are refused by name."""
+
+from inferometer.errors import InferometerError, unknown_name
+from inferometer.ingest.dialects import DIALECTS
+from inferometer.ingest.read_json import show
+
+IRRELEVANT = frozenset(
+    """
+    architectures auto_map model_type transformers_version transformers.js_config is_llama_config
+    hidden_act hidden_activation rms_norm_eps initializer_range use_cache pretraining_tp
+    output_attentions output_hidden_states output_router_logits output_scores return_dict return_dict_in_generate
+    use_return_dict torchscript is_decoder is_encoder_decoder add_cross_attention cross_attention_hidden_size
+    tie_encoder_decoder chunk_size_feed_forward pruned_heads problem_type finetuning_task id2label label2id
+    tokenizer_class prefix task_specific_params use_bfloat16 tf_legacy_loss attn_implementation
+    bad_words_ids begin_suppress_tokens suppress_tokens do_sample early_stopping length_penalty max_length min_length
+    no_repeat_ngram_size encoder_no_repeat_ngram_size num_beam_groups num_beams num_return_sequences
+    remove_invalid_values repetition_penalty diversity_penalty exponential_decay_length_penalty
+    temperature top_k top_p typical_p
+    routed_scaling_factor scoring_func norm_topk_prob seq_aux aux_loss_alpha ep_size router_jitter_noise
+    prefill_chunk_size unsloth_version unsloth_fixed original_max_position_embeddings
+    partial_rotary_factor
+    """.split()  # noqa: SIM905  # seventy names read better as prose
+)
+"""Initialisation, activation names, training losses, generation defaults, positions, tooling marks."""
+
+_PREFIXES = ("rope_", "_")
+_SUFFIXES = ("_token_id", "_token_ids", "_dropout", "_loss_coef", "_pdrop")
+
+_NOT_DECODER_ONLY = {
+    "an encoder": """albert bert big_bird camembert convbert data2vec-text deberta deberta-v2 distilbert electra
+        ernie flaubert jina_bert longformer mobilebert modernbert mpnet new nomic_bert roberta roformer
+        squeezebert xlm xlm-roberta xlm-roberta-xl xlnet""",
+    "an encoder-decoder": """bart bigbird_pegasus blenderbot encoder-decoder fsmt led longt5 m2m_100 marian mbart
+        mt5 mvp nllb-moe pegasus pegasus_x prophetnet switch_transformers t5 t5gemma udop umt5""",
+    "a vision model": """align beit blip blip-2 chinese_clip clip clip_text_model clip_vision_model clipseg convnext
+        convnextv2 deit depth_anything detr dinov2 dinov3_vit dpt efficientnet groupvit mobilevit mobilenet_v2 owlvit
+        regnet resnet rt_detr sam sam2 segformer siglip siglip2 siglip_vision_model swin swinv2 timm_wrapper vit
+        vit_mae vivit yolos""",
+    "a speech model": """bark clap encodec hubert mctct moonshine musicgen seamless_m4t sew speech_to_text speecht5
+        unispeech vits wav2vec2 wav2vec2-bert wavlm whisper""",
+    "a recurrent network without attention": "rwkv rwkv5 rwkv6 rwkv7",
+    "a reward model": "gpt_neox_reward_model",
+}
+REFUSED = {name: what for what, names in _NOT_DECODER_ONLY.items() for name in names.split()}
+"""`model_type` -> what it is instead of a decoder-only language model."""
+
+_OTHER_HEADS = (
+    "ForSequenceClassification",
+    "ForTokenClassification",
+    "ForQuestionAnswering",
+    "ForMaskedLM",
+    "RewardModel",
+)
+
+
+def is_irrelevant(key: str) -> bool:
+    """Return whether a config key is known to say nothing about shapes.
+
+    >>> is_irrelevant("rope_theta"), is_irrelevant("eos_token_id"), is_irrelevant("hidden_size")
+    (True, True, False)
+    """
+    return key in IRRELEVANT or key.startswith(_PREFIXES) or key.endswith(_SUFFIXES)
+
+
+def check_model_type(model_type: object, architectures: tuple[str, ...], where: str) -> str:
+    """Return `model_type` if it is a family that is understood.
+
+    Raises InferometerError for one that is missing, no string, or no decoder-only language model, and
+    UnknownNameError for any other.
+    """
+    if not isinstance(model_type, str):
+        raise InferometerError(f"{where}: model_type is {show(model_type)}; allowed: {', '.join(sorted(DIALECTS))}")
+    what = REFUSED.get(model_type, "a reward model" if model_type.endswith("_reward_model") else None)
+    if what is not None:
+        raise InferometerError(f"{where}: model_type {model_type!r} is {what}, not a decoder-only language model")
+    if model_type not in DIALECTS:
+        raise unknown_name("model_type", model_type[:80], DIALECTS)
+    for name in architectures:
+        if name.endswith(_OTHER_HEADS):
+            raise InferometerError(
+                f"{where}: architecture {show(name)} has no language-model head: not a decoder-only language model"
+            )
+    return model_type

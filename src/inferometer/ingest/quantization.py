@@ -1,0 +1,153 @@
+"""From a checkpoint's quantisation to the formats of our tensors, and named schemes over a model."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from inferometer.errors import InferometerError, unknown_name
+from inferometer.ingest import dialects as d
+from inferometer.ingest.dialects import Dialect, Modules
+from inferometer.ingest.quant_methods import parse
+from inferometer.ingest.quant_rules import QuantRules
+from inferometer.ingest.read_json import show
+from inferometer.specs.formats import DTYPE_ALIASES, FORMATS
+from inferometer.specs.model import Attention, FeedForward, Ffn, Layer, Mixer, Mla, ModelSpec, Moe
+
+Block = TypeVar("Block", bound=Attention | Mla | Ffn | Moe)
+
+NOT_LINEAR = frozenset({"router", "shared_gate"})
+"""Tensors that a blanket scheme leaves in the model's dtype."""
+
+UNQUANTISED = ("bf16", "fp16", "fp32")
+
+PRESET_SCHEMES = ("fp8", "fp8-block", "int4-g128", "mxfp4", "nvfp4", "bf16")
+"""Schemes that help texts name; `quant_scheme` takes any format."""
+
+
+def read_quantization(config: Mapping[str, object], sidecar: Mapping[str, object] | None, *, name: str) -> QuantRules:
+    """Return the rules of `quantization_config`, or of the `hf_quant_config.json` object beside it.
+
+    The sidecar wins where both exist: ModelOpt writes it, and `config.json` holds a copy at best.
+    Raises InferometerError, or UnknownNameError for a method that is not understood.
+    """
+    inside = config.get("quantization_config")
+    if inside is not None and not isinstance(inside, Mapping):
+        raise InferometerError(f"{name}: quantization_config is {show(inside)}; allowed: an object or null")
+    beside = None if sidecar is None else sidecar.get("quantization", sidecar)
+    if beside is not None and not isinstance(beside, Mapping):
+        raise InferometerError(f"{name}: hf_quant_config quantization is {show(beside)}; allowed: an object")
+    if beside:
+        rules = parse(beside, f"{name}: hf_quant_config")
+        if not inside:
+            return rules
+        said = "hf_quant_config.json and quantization_config both exist: the former is taken."
+        return dataclasses.replace(rules, assumed=(*rules.assumed, said))
+    return parse(inside, f"{name}: quantization_config") if inside else QuantRules()
+
+
+def tensors_of(block: Mixer | FeedForward) -> tuple[str, ...]:
+    """Return the names of a block's matrices, in the order of its declaration."""
+    match block:
+        case Attention():
+            return ("q", "k", "v", "o")
+        case Mla():
+            return (*(("q",) if block.q_rank is None else ("q_a", "q_b")), "kv_a", "kv_b", "o")
+        case Ffn():
+            return (*(("gate",) if block.gated else ()), "up", "down")
+        case Moe():
+            gate = ("gate",) if block.gated else ()
+            shared: tuple[str, ...] = ()
+            if block.shared_width:
+                shared = (*(("shared_gate_proj",) if block.gated else ()), "shared_up", "shared_down")
+            return ("router", *gate, "up", "down", *shared, *(("shared_gate",) if block.shared_gate else ()))
+
+
+def with_formats(block: Block, layer: int, rules: QuantRules, dialect: Dialect, where: str) -> Block:
+    """Return `block` as layer number `layer` stores it: the format of each tensor by its module's name.
+
+    Raises InferometerError where the experts of one layer differ in format.
+    """
+    formats: dict[str, str] = {}
+    modules = _modules_of(block, dialect)
+    probes = rules.expert_probes(block.experts) if isinstance(block, Moe) else (0,)
+    for tensor in tensors_of(block):
+        names = [f"model.layers.{layer}.{module}" for module in modules[tensor]]
+        linear = tensor not in NOT_LINEAR
+        if any("{e}" in module for module in names):
+            found = {
+                rules.format_of(tuple(module.replace("{e}", str(expert)) for module in names)) for expert in probes
+            }
+        else:
+            found = {rules.format_of(tuple(names), linear=linear)}
+        if len(found) > 1:
+            listed = ", ".join(sorted(f or "unquantised" for f in found))
+            raise InferometerError(
+                f"{where}: experts of layer {layer} differ in format ({listed}); allowed: one format"
+            )
+        form = found.pop()
+        if form is not None:
+            formats[tensor] = form
+    return msgspec.structs.replace(block, formats=formats) if formats else block
+
+
+def _modules_of(block: Mixer | FeedForward, dialect: Dialect) -> Modules:
+    match block:
+        case Attention():
+            return d.ATTENTION_MODULES
+        case Mla():
+            return d.MLA_MODULES
+        case Ffn():
+            return d.FFN_MODULES
+        case Moe():
+            return dialect.moe_modules
+
+
+def unique_blocks(per_layer: Sequence[Block]) -> tuple[tuple[Block, ...], tuple[int, ...]]:
+    """Return the distinct blocks in order of first use, and each layer's index into them."""
+    seen: dict[bytes, int] = {}
+    blocks: list[Block] = []
+    indices = []
+    for block in per_layer:
+        key = msgspec.json.encode(block, order="deterministic")
+        if key not in seen:
+            seen[key] = len(blocks)
+            blocks.append(block)
+        indices.append(seen[key])
+    return tuple(blocks), tuple(indices)
+
+
+def quant_scheme(model: ModelSpec, name: str) -> ModelSpec:
+    """Return `model` with every linear weight of its mixers and feed-forwards in the format `name`.
+
+    Router, shared gate, head, embedding, norms and KV cache are left as they are. `bf16`, `fp16` and
+    `fp32` undo any quantisation, the head's too, and set the model's dtype.
+    Raises UnknownNameError for a scheme that is not known.
+    """
+    form = DTYPE_ALIASES.get(name.lower(), name.lower())
+    if form not in FORMATS:
+        raise unknown_name("quantisation scheme", name, FORMATS)
+    plain = form in UNQUANTISED
+    mixers = [_in_format(block, None if plain else form) for block in model.mixers]
+    ffns = [_in_format(block, None if plain else form) for block in model.ffns]
+    distinct_mixers, mixer_of = unique_blocks(mixers)
+    distinct_ffns, ffn_of = unique_blocks(ffns)
+    return msgspec.structs.replace(
+        model,
+        mixers=distinct_mixers,
+        ffns=distinct_ffns,
+        layers=tuple(Layer(mixer=mixer_of[layer.mixer], ffn=ffn_of[layer.ffn]) for layer in model.layers),
+        dtype=form if plain else model.dtype,
+        head_format=None if plain else model.head_format,
+    )
+
+
+def _in_format(block: Block, form: str | None) -> Block:
+    """Return `block` with its linear tensors in `form`; None takes every format away."""
+    if form is None:
+        return msgspec.structs.replace(block, formats={})
+    kept = {tensor: f for tensor, f in block.formats.items() if tensor in NOT_LINEAR}
+    return msgspec.structs.replace(
+        block, formats=kept | {tensor: form for tensor in tensors_of(block) if tensor not in NOT_LINEAR}
+    )
