@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from inferometer.errors import unknown_name
 
-
 Column = npt.NDArray[np.float64]
 
 
@@ -31,7 +30,6 @@ class Format(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     compute: tuple[str, ...]
     """Arithmetic types that can take this format, narrowest first: the widening ladder."""
     source: str
-
 
 
 _OCP_MX = "OCP Microscaling Formats (MX) v1.0: 32 elements share one E8M0 scale"
@@ -57,6 +55,15 @@ FORMATS: dict[str, Format] = {
             scale_bits=32,
             compute=("fp8", "bf16", "fp16"),
             source="deepseek-ai/DeepSeek-V3 weight_block_size [128, 128], fp32 weight_scale_inv",
+        ),
+        Format(
+            name="fp8-channel",
+            bits=8,
+            block_rows=1,
+            block_cols=0,
+            scale_bits=16,
+            compute=("fp8", "bf16", "fp16"),
+            source="E4M3, one scale an output channel in the weight's own dtype (compressed-tensors FP8_DYNAMIC)",
         ),
         Format(
             name="int8",
@@ -85,6 +92,20 @@ FORMATS: dict[str, Format] = {
             zero_bits=4,
             compute=("fp16", "bf16"),
             source="AWQ / GPTQ asymmetric, group 128: fp16 scale and 4-bit zero point a group",
+        ),
+        *(
+            Format(
+                name=f"int4-g{group}{suffix}",
+                bits=4,
+                block_rows=1,
+                block_cols=group,
+                scale_bits=16,
+                zero_bits=zero_bits,
+                compute=("bf16", "fp16"),
+                source="as int4-g128 and int4-g128-zp with smaller groups (moonshotai/Kimi-K2-Thinking has 32)",
+            )
+            for group in (32, 64)
+            for suffix, zero_bits in (("", 0), ("-zp", 4))
         ),
         Format(
             name="mxfp4",
