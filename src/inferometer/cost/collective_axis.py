@@ -99,7 +99,7 @@ def _all_reduce(leg: Leg) -> tuple[Line, ...]:
     gathers = _gather(leg, in_switch=False)
     renamed = {"direct": "two-shot"}
     lines = [Line(renamed.get(g.algorithm, g.algorithm), 2 * g.alpha_s, 2 * g.s_per_byte) for g in gathers]
-    widest = min(gathers, key=lambda g: g.alpha_s)
+    widest = min(gathers, key=lambda g: (g.alpha_s, g.s_per_byte))
     lines.append(Line("one-shot", widest.alpha_s, leg.n * widest.s_per_byte))
     if leg.reduces and leg.multicast:
         lines.append(Line("in-switch", leg.alpha_s, (leg.n + 1) / leg.n / leg.bytes_per_s))

@@ -217,18 +217,19 @@ def _flat_ring(kind: str, legs: Legs) -> Iterator[Line]:
     """One ring through all axes (none of them a torus axis), many channels, entering each node by another chip.
 
     As many channels as a node has chips, each with 1/g of S, cross axis i by another port: it carries 1/G_i of the
-    (N-1)/N S, G_i the product of the axes inside i: beta = (N-1)/N max 1/(G_i B_i). A chunk passes
-    N/G_i - N/G_(i+1) links of axis i and one less of the outermost: the sum of those steps is alpha. Twice both
-    for all-reduce. Source: NVIDIA/nccl:src/graph/tuning.cc (2(nodes-1) of 2(n-1) steps between nodes).
+    (N-1)/N S, G_i the product of the axes inside i: beta = (N-1)/N max 1/(G_i B_i). The cycle has N/G_i - N/G_(i+1)
+    links of axis i; a chunk passes all of its links but one, the unluckiest all but the quickest. Twice both for
+    all-reduce. Source: derived; NVIDIA/nccl:src/graph/tuning.cc adds a ring's steps the same way, with one step
+    between nodes less a phase. Excluded: torus axes.
     """
     if any(x.geometry in ("ring", "line") for x in legs):
         return
     n_all = prod(x.n for x in legs)
-    inside, alpha, slowest = 1, 0.0, 0.0
+    inside, alpha, slowest = 1, -min(x.alpha_s for x in legs), 0.0
     for x in legs:
         slowest = max(slowest, 1 / (inside * x.bytes_per_s))
         outside = inside * x.n
-        alpha += (n_all // inside - n_all // outside) * x.alpha_s
+        alpha += (n_all // inside - (n_all // outside if outside < n_all else 0)) * x.alpha_s
         inside = outside
     phases = 2 if kind == "all-reduce" else 1
     yield Line("ring", phases * alpha, phases * (n_all - 1) / n_all * slowest)

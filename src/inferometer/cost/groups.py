@@ -102,5 +102,5 @@ def legs(signature: Signature, fabric: Fabric, rates: Sequence[LinkRate]) -> tup
             f"a fabric of {len(fabric.axes)} axes needs as many spans and rates, got {len(signature)} and {len(rates)}"
         )
     return tuple(
-        leg(span, axis, rate) for span, axis, rate in zip(signature, fabric.axes, rates, strict=True) if span[0] > 1
+        leg(span, axis, rate) for span, axis, rate in zip(signature, fabric.axes, rates, strict=True) if span[0] != 1
     )
