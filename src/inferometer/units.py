@@ -27,7 +27,13 @@ def _table() -> dict[str, dict[str, float]]:
 UNITS: dict[str, dict[str, float]] = _table()
 """Dimension -> unit -> factor to SI (dollars an hour stay dollars an hour)."""
 
-_QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S.*?)?\s*")
+_LONGEST = 100
+"""Characters of the longest text taken for a quantity."""
+
+_SHOWN = 5
+"""Units an error lists."""
+
+_QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S.*?)?\s*", re.ASCII)
 
 
 def parse_quantity(text: str, dimension: str) -> float:
@@ -47,11 +53,11 @@ def parse_quantity(text: str, dimension: str) -> float:
     inferometer.errors.InferometerError: '989' has no unit; give one of: FLOP/s, FLOPS, OP/s, OPS, kFLOP/s, ...
     """
     units = UNITS[dimension]
-    match = _QUANTITY.fullmatch(text) if len(text) < 100 else None
+    match = _QUANTITY.fullmatch(text) if len(text) < _LONGEST else None
     if match is None:
-        raise InferometerError(f"{text[:100]!r} is no number with a unit, such as '1 {next(iter(units))}'")
+        raise InferometerError(f"{text[:_LONGEST]!r} is no number with a unit, such as '1 {next(iter(units))}'")
     number, unit = match.groups()
-    some = ", ".join(list(units)[:5]) + (", ..." if len(units) > 5 else "")
+    some = ", ".join(list(units)[:_SHOWN]) + (", ..." if len(units) > _SHOWN else "")
     if unit is None:
         raise InferometerError(f"{text!r} has no unit; give one of: {some}")
     if unit not in units:
@@ -95,11 +101,9 @@ def format_seconds(seconds: float) -> str:
     >>> [format_seconds(s) for s in (5e-6, 0.0123, 2.5)]
     ['5.00 us', '12.3 ms', '2.50 s']
     """
-    if abs(seconds) < 1e-3:
-        return f"{_digits(seconds * 1e6)} us"
-    if abs(seconds) < 1.0:
-        return f"{_digits(seconds * 1e3)} ms"
-    return f"{_digits(seconds)} s"
+    times = UNITS["time"]
+    unit = next((u for u in ("s", "ms") if abs(seconds) >= times[u]), "us")
+    return f"{_digits(seconds / times[unit])} {unit}"
 
 
 def format_usd(usd: float) -> str:
@@ -112,8 +116,6 @@ def format_usd(usd: float) -> str:
 
 
 def _digits(value: float) -> str:
-    """Return three significant digits, all of the whole part kept."""
-    size = abs(value)
-    if size >= 1000 or (size >= 1 and value == int(value) and size >= 10):
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if size >= 10 else f"{value:.2f}"
+    """Return three significant digits, and all of the whole part."""
+    whole = int(math.log10(abs(value))) if abs(value) >= 1 else 0
+    return f"{value:,.{max(0, 2 - whole)}f}"

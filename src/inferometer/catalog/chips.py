@@ -147,5 +147,5 @@ def chip_from_table(where: str, table: dict[str, Any]) -> ChipSpec:
     if "default_machine" not in fields:
         fields["default_machine"] = GENERIC_MACHINE
         fields["assumed"] = [*fields.get("assumed", ()), "default_machine"]
-    fields.setdefault("sources", {k: f"user file {where}" for k in table})
+    fields.setdefault("sources", dict.fromkeys(table, f"user file {where}"))
     return convert(where, fields, ChipSpec)

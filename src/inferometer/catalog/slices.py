@@ -71,7 +71,7 @@ def parse_sizes(text: str) -> tuple[int, ...] | None:
         return None
     sizes = []
     for part in re.split("[x×]", compact):
-        if not part.isdecimal() or len(part) > len(str(MAX_CHIPS)) or int(part) < 1:
+        if not (part.isascii() and part.isdecimal()) or len(part) > len(str(MAX_CHIPS)) or int(part) < 1:
             raise InferometerError(
                 f"machine {text[:40]!r}: each size is a whole number from 1 to {MAX_CHIPS}, as in 8x2 or 4x4x8"
             )

@@ -33,14 +33,17 @@ def read_user_file(path: str | Path) -> dict[str, Any]:
     """
     file = Path(path)
     try:
-        if file.stat().st_size > MAX_FILE_BYTES:
-            raise InferometerError(f"{path}: larger than {MAX_FILE_BYTES} bytes")
-        text = file.read_text(encoding="utf-8")
+        with file.open("rb") as stream:
+            raw = stream.read(MAX_FILE_BYTES + 1)
+    except OSError as err:
+        raise InferometerError(f"{path}: {err.strerror}") from err
+    if len(raw) > MAX_FILE_BYTES:
+        raise InferometerError(f"{path}: larger than {MAX_FILE_BYTES} bytes")
+    try:
+        text = raw.decode("utf-8")
         table = tomllib.loads(text) if file.suffix.lower() == ".toml" else json.loads(text)
-    except InferometerError:
-        raise
-    except (OSError, ValueError, RecursionError) as err:
-        raise InferometerError(f"{path}: {type(err).__name__}: {err}") from err
+    except (ValueError, RecursionError) as err:
+        raise InferometerError(f"{path}: {err}") from err
     if not isinstance(table, dict):
         raise InferometerError(f"{path}: holds no table of fields")
     return table
@@ -75,6 +78,8 @@ def in_si(where: str, table: Mapping[str, Any], dimensions: Mapping[str, str]) -
 
 def convert(where: str, table: Mapping[str, Any], spec: type[T]) -> T:
     """Return `table` as a `spec`; a missing, unknown or mistyped field is an InferometerError."""
+    if table.get("id") == "":
+        raise InferometerError(f"{where}: id is empty")
     try:
         return msgspec.convert(dict(table), spec)
     except msgspec.ValidationError as err:

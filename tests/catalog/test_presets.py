@@ -1,0 +1,72 @@
+import json
+
+import pytest
+
+from inferometer.catalog.presets import expand, preset_config, preset_ids, preset_index
+from inferometer.errors import InferometerError, UnknownNameError
+
+
+@pytest.mark.parametrize("ident", preset_ids())
+def test_every_preset_is_a_config_with_a_source(ident):
+    preset = preset_config(ident)
+    assert preset.id == ident == ident.lower()
+    assert preset.source
+    assert {"model_type", "hidden_size", "num_hidden_layers", "vocab_size"} <= set(preset.config)
+    assert ".." not in json.dumps([preset.config, preset.quant_sidecar])
+
+
+def test_every_name_finds_its_preset():
+    assert len(preset_ids()) == 38 + 3
+    for name, ident in preset_index().items():
+        assert preset_config(name).id == ident
+
+
+@pytest.mark.parametrize(
+    ("name", "ident"),
+    [
+        ("llama-3.1-70b", "meta-llama-3.1-70b"),
+        ("meta-llama/Llama-3.1-70B", "meta-llama-3.1-70b"),
+        ("llama-3-8b", "meta-llama-3-8b"),
+        ("kimi-k2", "kimi-k2-instruct"),
+        ("mixtral-8x7b", "mixtral-8x7b-v0.1"),
+        ("Qwen/Qwen3-235B-A22B", "qwen3-235b-a22b"),
+        ("deepseek-v3", "deepseek-v3"),
+        ("deepseek-r1", "deepseek-r1"),
+    ],
+)
+def test_names(name, ident):
+    assert preset_config(name).id == ident
+
+
+def test_llama_3_has_the_shapes_of_3_1_and_a_shorter_context():
+    for size in ("8b", "70b"):
+        older, newer = (preset_config(f"llama-{v}-{size}").config for v in ("3", "3.1"))
+        assert older["max_position_embeddings"] == 8192
+        assert {k for k in newer if older[k] != newer[k]} == {"max_position_embeddings", "rope_scaling"}
+
+
+def test_per_module_rules_are_written_out():
+    config = preset_config("qwen3-235b-a22b-fp8").config
+    kept = config["quantization_config"]["modules_to_not_convert"]
+    layers = config["num_hidden_layers"]
+    assert len(kept) == len(set(kept)) == 3 * layers + 1
+    assert {f"model.layers.{i}.mlp.gate" for i in range(layers)} < set(kept)
+    sidecar = preset_config("nvidia/Qwen3-235B-A22B-NVFP4").quant_sidecar
+    assert sidecar is not None
+    assert len(sidecar["quantization"]["exclude_modules"]) == layers + 1
+
+
+def test_a_preset_is_the_callers_own():
+    preset_config("deepseek-v3").config.clear()
+    assert preset_config("deepseek-v3").config
+
+
+def test_names_that_do_not_decide():
+    with pytest.raises(InferometerError, match=r"ambiguous; choose one of: qwen2\.5-1\.5b"):
+        preset_config("qwen2.5")
+    with pytest.raises(UnknownNameError, match="did you mean"):
+        preset_config("deepseek-v33")
+
+
+def test_expand_leaves_the_rest_alone():
+    assert expand({"a": [1, {"b": None}], "c": "x.{0..2}"}) == {"a": [1, {"b": None}], "c": "x.{0..2}"}
