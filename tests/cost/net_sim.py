@@ -14,7 +14,10 @@ from fractions import Fraction
 from itertools import product, zip_longest
 from typing import Literal, NamedTuple
 
-from inferometer.cost.collectives import LinkRate
+import pytest
+
+from inferometer.cost.collectives import Line, LinkRate, collective_lines
+from inferometer.cost.groups import Signature
 from inferometer.specs.hardware import Axis, Fabric, Geometry
 
 Chip = tuple[int, ...]
@@ -318,3 +321,52 @@ def packets_on_line(n: int, per_message: int) -> Fraction:
             if goal is not None and goal > chip + 1:
                 queues[chip + 1].append(goal)
     return slots * slot
+
+
+# What tests ask.
+
+SCHEDULES: dict[str, tuple[str, Schedule]] = {
+    "switch": ("direct", direct),
+    "mesh": ("direct", direct),
+    "ring": ("bidirectional-ring", bidirectional),
+    "line": ("line", line),
+}
+
+
+def line_of(kind: str, net: Net, name: str, only: frozenset[str] | None = None) -> Line:
+    """The line of an algorithm for a group of all chips."""
+    fabric, rates = fabric_of(net)
+    signature: Signature = tuple((d.n, 1) for d in net)
+    lines = collective_lines(kind, signature, fabric, rates, only=only)
+    found = [x for x in lines if x.algorithm == name]
+    assert len(found) == 1, lines
+    return found[0]
+
+
+def assert_same(line: Line, alpha: Fraction, beta: Fraction) -> None:
+    """A line is what a schedule took."""
+    assert line.alpha_s == pytest.approx(float(alpha), rel=1e-12)
+    assert line.s_per_byte == pytest.approx(float(beta), rel=1e-12)
+
+
+def run_gather(net: Net, programs: list[list[Step]]) -> Cost:
+    """All-gather: n chunks of two halves, in as many parts as programs, make the whole S = 1."""
+    parts = len(programs)
+    state = own(net, parts)
+    piece = Fraction(1, parts * 2 * len(state))
+    cost = execute(net, together(programs), state, piece, "copy")
+    assert all_gathered(net, state, parts)
+    return cost
+
+
+def run_reduce(net: Net, programs: list[list[Step]]) -> tuple[Cost, Cost]:
+    """Reduce-scatter, then all-gather, of S = 1: the costs of both."""
+    parts = len(programs)
+    state = everything(net, parts)
+    piece = Fraction(1, parts * 2 * len(state))
+    steps = together(programs)
+    scatter = execute(net, backwards(steps), state, piece, "add")
+    assert reduce_scattered(net, state, parts)
+    gather = execute(net, steps, state, piece, "copy")
+    assert all_reduced(net, state, parts)
+    return scatter, gather

@@ -216,20 +216,23 @@ def _all_to_all(legs: Legs, only: Only) -> Iterator[Line]:
 def _flat_ring(kind: str, legs: Legs) -> Iterator[Line]:
     """One ring through all axes (none of them a torus axis), many channels, entering each node by another chip.
 
-    As many channels as a node has chips, each with 1/g of S, cross axis i by another port: it carries 1/G_i of the
-    (N-1)/N S, G_i the product of the axes inside i: beta = (N-1)/N max 1/(G_i B_i). The cycle has N/G_i - N/G_(i+1)
-    links of axis i; a chunk passes all of its links but one, the unluckiest all but the quickest. Twice both for
+    As many channels as a node has chips, each with 1/g of S. Of the N links of a channel's cycle, h_i lie on axis i:
+    N/G_i - N/G_(i+1), on the outermost N/G_i, where G_i is the product of the axes inside i. Channels enter nodes by
+    different chips, so a chip's port of axis i serves the share h_i/N of them: beta = (N-1)/N max h_i/(N B_i).
+    A chunk passes all links of its cycle but one, the unluckiest all but the quickest: alpha. Twice both for
     all-reduce. Source: derived; NVIDIA/nccl:src/graph/tuning.cc adds a ring's steps the same way, with one step
-    between nodes less a phase. Excluded: torus axes.
+    between nodes less a phase. Excluded: torus axes. A limit for meshes, and for an odd number of nodes of two
+    chips, where not all channels close.
     """
     if any(x.geometry in ("ring", "line") for x in legs):
         return
     n_all = prod(x.n for x in legs)
     inside, alpha, slowest = 1, -min(x.alpha_s for x in legs), 0.0
     for x in legs:
-        slowest = max(slowest, 1 / (inside * x.bytes_per_s))
         outside = inside * x.n
-        alpha += (n_all // inside - (n_all // outside if outside < n_all else 0)) * x.alpha_s
+        hops = n_all // inside - (n_all // outside if outside < n_all else 0)
+        alpha += hops * x.alpha_s
+        slowest = max(slowest, hops / n_all / x.bytes_per_s)
         inside = outside
     phases = 2 if kind == "all-reduce" else 1
     yield Line("ring", phases * alpha, phases * (n_all - 1) / n_all * slowest)
