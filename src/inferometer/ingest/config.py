@@ -8,8 +8,8 @@ from inferometer.ingest import layers as build
 from inferometer.ingest.dialects import ALIASES, DIALECTS, Dialect
 from inferometer.ingest.known_keys import check_model_type, is_irrelevant
 from inferometer.ingest.quant_rules import QuantRules
-from inferometer.ingest.quantization import UNQUANTISED, read_quantization, unique_blocks, with_formats
-from inferometer.ingest.read_json import read_json, show
+from inferometer.ingest.quantization import UNQUANTISED, formats_per_layer, read_quantization
+from inferometer.ingest.read_json import one_line, read_json, show
 from inferometer.ingest.reader import ConfigReader
 from inferometer.specs.formats import DTYPE_ALIASES
 from inferometer.specs.model import Layer, ModelSpec
@@ -32,16 +32,16 @@ def load_model_path(path: str | Path) -> ModelSpec:
     try:
         inside = file.is_dir()
         if inside and not (file / CONFIG_NAME).exists():
-            raise InferometerError(f"{path} is a directory without a {CONFIG_NAME}")
+            raise InferometerError(f"{one_line(path)} is a directory without a {CONFIG_NAME}")
         file = file / CONFIG_NAME if inside else file
         sidecar_file = file.with_name(SIDECAR_NAME) if file.name else file
         sidecar = read_json(sidecar_file) if file.exists() and sidecar_file.exists() else None
     except OSError as error:
-        raise InferometerError(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
+        raise InferometerError(f"{one_line(path)} cannot be read: {error.strerror or type(error).__name__}") from None
     except ValueError as error:
         if isinstance(error, InferometerError):
             raise
-        raise InferometerError(f"{show(str(path))} is not a path: {error}") from None
+        raise InferometerError(f"{one_line(path)} is not a path: {error}") from None
     name = file.absolute().parent.name if file.name == CONFIG_NAME else file.stem
     return model_from_config(read_json(file), name=name or str(path), source=str(path), sidecar=sidecar)
 
@@ -56,28 +56,28 @@ def model_from_config(
     Raises UnknownNameError for an unknown `model_type` and InferometerError, one line, for a missing,
     mistyped or absurd value; nothing else whatever the config holds.
     """
+    where = one_line(name)
     for what, value in (("the config", config), ("hf_quant_config", {} if sidecar is None else sidecar)):
         if not isinstance(value, Mapping):
-            raise InferometerError(f"{name}: {what} is {show(value)}; allowed: an object")
-    reader = ConfigReader(values=config, where=name, aliases=ALIASES)
-    model_type = check_model_type(config.get("model_type"), reader.texts("architectures"), name)
+            raise InferometerError(f"{where}: {what} is {show(value)}; allowed: an object")
+    reader = ConfigReader(values=config, where=where, aliases=ALIASES)
+    model_type = check_model_type(config.get("model_type"), reader.texts("architectures"), where)
     dialect = DIALECTS[model_type]
     reader.defaults = dialect.defaults
     reader.skip(*dialect.inert, "quantization_config")
-    rules = read_quantization(config, sidecar, name=name)
-    return _assemble(reader, dialect, rules, model_type=model_type, source=source)
+    rules = read_quantization(config, sidecar, where=where)
+    return _assemble(reader, dialect, rules, name=name, model_type=model_type, source=source)
 
 
-def _assemble(reader: ConfigReader, dialect: Dialect, rules: QuantRules, *, model_type: str, source: str) -> ModelSpec:
+def _assemble(
+    reader: ConfigReader, dialect: Dialect, rules: QuantRules, *, name: str, model_type: str, source: str
+) -> ModelSpec:
     hidden = reader.integer("hidden_size", high=build.MAX_HIDDEN)
     count = reader.integer("num_hidden_layers", high=build.MAX_LAYERS)
     plain_mixers = build.mixers(reader, dialect, hidden=hidden, layers=count)
     plain_ffns = build.feed_forwards(reader, dialect, layers=count)
-    formatted = [with_formats(block, i, rules, dialect, reader.where) for i, block in enumerate(plain_mixers)]
-    mixers, mixer_of = unique_blocks(formatted)
-    ffns, ffn_of = unique_blocks(
-        [with_formats(block, i, rules, dialect, reader.where) for i, block in enumerate(plain_ffns)]
-    )
+    mixers, mixer_of = formats_per_layer(plain_mixers, rules, dialect, reader.where)
+    ffns, ffn_of = formats_per_layer(plain_ffns, rules, dialect, reader.where)
     tied = reader.flag("tie_word_embeddings", default=dialect.tied)
     dtype = _dtype(reader)
     vocab = reader.integer("vocab_size", high=MAX_VOCAB)
@@ -86,7 +86,7 @@ def _assemble(reader: ConfigReader, dialect: Dialect, rules: QuantRules, *, mode
     if reader.has("num_nextn_predict_layers"):
         mtp = reader.integer_or_none("num_nextn_predict_layers", low=0, high=MAX_MTP) or 0
     return ModelSpec(
-        name=reader.where,
+        name=name,
         architecture=model_type,
         hidden=hidden,
         vocab=vocab,

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from inferometer.errors import InferometerError
 from inferometer.ingest.read_json import show
 
-MAX_PATTERNS = 2_000
-"""Most globs and regexes one rule may hold; names without wildcards are not limited."""
 MAX_REPEATS = 5
 """Most repeats (`* + {` and optional parts) in one pattern, and most groups less one.
 
@@ -42,16 +40,18 @@ class PatternSet:
                 wild.append(pattern)
             else:
                 names.add(_unwrapped(pattern))
-        if len(wild) > MAX_PATTERNS:
-            raise InferometerError(f"{where} has {len(wild)} wildcard patterns; allowed: at most {MAX_PATTERNS}")
         self.names = frozenset(names)
         self.wild = tuple(_compiled(pattern, where) for pattern in wild)
+        self.cost: int = 1 + sum(1 << 3 * len(_REPEAT.findall(pattern)) for pattern in wild)
+        """Steps of one look-up, roughly: a repeat multiplies the ways to match by about the name's parts."""
         found = (match for pattern in (*names, *wild) for match in _EXPERT.findall(pattern))
         self.experts = frozenset(int(digits) for digits in found)
         """Expert indices that some pattern spells out."""
 
     def names_module(self, module: str) -> bool:
         """Return whether a pattern without wildcards names `module`, an ancestor or its suffix."""
+        if not self.names:
+            return False
         parts = module.split(".")
         runs = (".".join(parts[i:j]) for i in range(len(parts)) for j in range(i + 1, len(parts) + 1))
         return not self.names.isdisjoint(runs)

@@ -150,10 +150,12 @@ def modelopt(reader: ConfigReader) -> QuantRules:
     MIXED_PRECISION gives each module its own algorithm in `quantized_layers`, or in `config_groups`.
     """
     reader.aliases = {"exclude_modules": ("ignore",), "kv_cache_quant_algo": ("kv_cache_scheme",)}
-    algo = (reader.text("quant_algo") or "").upper()
-    if not algo:
+    if not reader.has("quant_algo"):
         raise reader.error("quant_algo", "is missing")
     left = reader.texts("exclude_modules")
+    algo = (reader.text("quant_algo") or "").upper()
+    if not algo:  # the KV cache alone is quantised
+        return QuantRules(kv_format=_kv_scheme(reader))
     rules = [Rule(PatternSet(left, reader.where), None)]
     layers = reader.mapping("quantized_layers")
     if algo == _MIXED and layers is None:
@@ -205,7 +207,7 @@ def parse(values: Mapping[str, object], where: str) -> QuantRules:
 
 def _method(reader: ConfigReader) -> str:
     """Return the method: `quant_method`, or what the keys give away."""
-    if reader.text("quant_algo"):
+    if reader.has("quant_algo"):
         return "modelopt"
     method = reader.text("quant_method")
     if method is None and reader.has("config_groups"):
@@ -292,11 +294,16 @@ def _float4_format(weights: ConfigReader, size: int | None) -> str:
 
 def _modelopt_format(reader: ConfigReader, algo: str) -> str:
     if algo in _MODELOPT_INT4:
+        reader.defaults = {"group_size": 128}
         key, group = reader.find("group_size")
         return int4_format(reader, key, group, zero_points=False)
     if algo not in _MODELOPT_FORMATS:
         raise unknown_name("quant_algo", algo[:80], (*_MODELOPT_FORMATS, *_MODELOPT_INT4, _MIXED))
-    return _MODELOPT_FORMATS[algo]
+    form = _MODELOPT_FORMATS[algo]
+    group = reader.integer_or_none("group_size", low=-1, high=1 << 20) if form == "nvfp4" else None
+    if group not in (None, FORMATS[form].block_cols):
+        raise reader.wrong("group_size", group, f"{FORMATS[form].block_cols} for {algo}")
+    return form
 
 
 def _mixed_rules(reader: ConfigReader, layers: Mapping[str, object]) -> list[Rule]:

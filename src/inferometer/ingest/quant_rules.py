@@ -40,6 +40,10 @@ class QuantRules:
                 return rule.format
         return self.default if linear else None
 
+    def cost(self) -> int:
+        """Return about how many steps one look-up takes."""
+        return 1 + sum(rule.patterns.cost for rule in self.rules)
+
     def head_format(self) -> str | None:
         """Return the format of the head, None for the model's dtype."""
         for rule in self.rules:

@@ -20,13 +20,16 @@ Block = TypeVar("Block", bound=Attention | Mla | Ffn | Moe)
 NOT_LINEAR = frozenset({"router", "shared_gate"})
 """Tensors that a blanket scheme leaves in the model's dtype."""
 
+MAX_WORK = 50_000_000
+"""Most look-ups times steps; real checkpoints stay far below a tenth of it."""
+
 UNQUANTISED = ("bf16", "fp16", "fp32")
 
 PRESET_SCHEMES = ("fp8", "fp8-block", "int4-g128", "mxfp4", "nvfp4", "bf16")
 """Schemes that help texts name; `quant_scheme` takes any format."""
 
 
-def read_quantization(config: Mapping[str, object], sidecar: Mapping[str, object] | None, *, name: str) -> QuantRules:
+def read_quantization(config: Mapping[str, object], sidecar: Mapping[str, object] | None, *, where: str) -> QuantRules:
     """Return the rules of `quantization_config`, or of the `hf_quant_config.json` object beside it.
 
     The sidecar wins where both exist: ModelOpt writes it, and `config.json` holds a copy at best.
@@ -34,17 +37,17 @@ def read_quantization(config: Mapping[str, object], sidecar: Mapping[str, object
     """
     inside = config.get("quantization_config")
     if inside is not None and not isinstance(inside, Mapping):
-        raise InferometerError(f"{name}: quantization_config is {show(inside)}; allowed: an object or null")
+        raise InferometerError(f"{where}: quantization_config is {show(inside)}; allowed: an object or null")
     beside = None if sidecar is None else sidecar.get("quantization", sidecar)
     if beside is not None and not isinstance(beside, Mapping):
-        raise InferometerError(f"{name}: hf_quant_config quantization is {show(beside)}; allowed: an object")
+        raise InferometerError(f"{where}: hf_quant_config quantization is {show(beside)}; allowed: an object")
     if beside:
-        rules = parse(beside, f"{name}: hf_quant_config")
+        rules = parse(beside, f"{where}: hf_quant_config")
         if not inside:
             return rules
         said = "hf_quant_config.json and quantization_config both exist: the former is taken."
         return dataclasses.replace(rules, assumed=(*rules.assumed, said))
-    return parse(inside, f"{name}: quantization_config") if inside else QuantRules()
+    return parse(inside, f"{where}: quantization_config") if inside else QuantRules()
 
 
 def tensors_of(block: Mixer | FeedForward) -> tuple[str, ...]:
@@ -62,6 +65,21 @@ def tensors_of(block: Mixer | FeedForward) -> tuple[str, ...]:
             if block.shared_width:
                 shared = (*(("shared_gate_proj",) if block.gated else ()), "shared_up", "shared_down")
             return ("router", *gate, "up", "down", *shared, *(("shared_gate",) if block.shared_gate else ()))
+
+
+def formats_per_layer(
+    blocks: Sequence[Block], rules: QuantRules, dialect: Dialect, where: str
+) -> tuple[tuple[Block, ...], tuple[int, ...]]:
+    """Return the distinct blocks as stored, and each layer's index into them; `blocks` has one a layer.
+
+    Raises InferometerError where the experts of one layer differ in format, or where the rules are so
+    many that only a hostile file would hold them.
+    """
+    experts = max((block.experts for block in blocks if isinstance(block, Moe)), default=1)
+    work = len(blocks) * len(rules.expert_probes(experts)) * rules.cost()
+    if work > MAX_WORK:
+        raise InferometerError(f"{where}: quantisation rules take {work} steps to apply; allowed: {MAX_WORK}")
+    return unique_blocks([with_formats(block, i, rules, dialect, where) for i, block in enumerate(blocks)])
 
 
 def with_formats(block: Block, layer: int, rules: QuantRules, dialect: Dialect, where: str) -> Block:

@@ -21,6 +21,7 @@ _BINARY_MARKS = {
 _MAX_SHOWN = 60
 """Characters of a value, and bits of an integer times three, that an error repeats."""
 _MAX_ITEMS = 8
+_MAX_NAME = 300
 
 
 def show(value: object) -> str:
@@ -44,6 +45,16 @@ def show(value: object) -> str:
             return f"a {type(value).__name__}"
 
 
+def one_line(text: object) -> str:
+    r"""Return a name or path as it is, or quoted and cut where it would break the line.
+
+    >>> one_line("models/llama"), one_line("a\nb")
+    ('models/llama', "'a\\nb'")
+    """
+    plain = str(text)
+    return plain if plain.isprintable() and plain and len(plain) <= _MAX_NAME else show(plain)
+
+
 def read_json(path: str | Path) -> dict[str, Any]:
     """Return the JSON object in the file at `path`.
 
@@ -53,56 +64,57 @@ def read_json(path: str | Path) -> dict[str, Any]:
     Raises InferometerError, one line, for a file that is missing, unreadable, no regular file, over
     MAX_BYTES, not UTF-8, not JSON (with line and column), nested too deep, or not an object.
     """
-    text = _decode(_read_bytes(Path(path)), str(path))
+    shown = one_line(path)
+    text = _decode(_read_bytes(Path(path), shown), shown)
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
         raise InferometerError(
-            f"{path} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+            f"{shown} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
         ) from None
     except RecursionError:
-        raise InferometerError(f"{path} is nested too deep to be a config") from None
+        raise InferometerError(f"{shown} is nested too deep to be a config") from None
     except ValueError:
-        raise InferometerError(f"{path} holds an integer too long to be a config's") from None
+        raise InferometerError(f"{shown} holds an integer too long to be a config's") from None
     if not isinstance(value, dict):
-        raise InferometerError(f"{path} holds {_kind(value)} where a JSON object is wanted")
+        raise InferometerError(f"{shown} holds {_kind(value)} where a JSON object is wanted")
     return value
 
 
-def _read_bytes(path: Path) -> bytes:
+def _read_bytes(path: Path, shown: str) -> bytes:
     """Return the bytes of a regular file of at most MAX_BYTES; the size is asked before reading."""
     try:
         if not path.exists():
-            raise InferometerError(f"{path} does not exist")
+            raise InferometerError(f"{shown} does not exist")
         if not path.is_file():
-            raise InferometerError(f"{path} is not a regular file")
+            raise InferometerError(f"{shown} is not a regular file")
         size = path.stat().st_size
         if size <= MAX_BYTES:
             with path.open("rb") as file:
                 data = file.read(MAX_BYTES + 1)
             size = max(size, len(data))
     except OSError as error:
-        raise InferometerError(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
+        raise InferometerError(f"{shown} cannot be read: {error.strerror or type(error).__name__}") from None
     except ValueError as error:
         if isinstance(error, InferometerError):
             raise
-        raise InferometerError(f"{show(str(path))} is not a path: {error}") from None
+        raise InferometerError(f"{shown} is not a path: {error}") from None
     if size > MAX_BYTES:
-        raise InferometerError(f"{path} has {size} bytes; a config has at most {MAX_BYTES}")
+        raise InferometerError(f"{shown} has {size} bytes; a config has at most {MAX_BYTES}")
     return data
 
 
-def _decode(data: bytes, path: str) -> str:
+def _decode(data: bytes, shown: str) -> str:
     """Return UTF-8 text (a byte-order mark is dropped)."""
     for mark, what in _BINARY_MARKS.items():
         if data.startswith(mark):
-            raise InferometerError(f"{path} is {what}, not UTF-8 JSON")
+            raise InferometerError(f"{shown} is {what}, not UTF-8 JSON")
     if b"\x00" in data:
-        raise InferometerError(f"{path} is binary or UTF-16, not UTF-8 JSON")
+        raise InferometerError(f"{shown} is binary or UTF-16, not UTF-8 JSON")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InferometerError(f"{path} is not UTF-8: bad byte at offset {error.start}") from None
+        raise InferometerError(f"{shown} is not UTF-8: bad byte at offset {error.start}") from None
 
 
 def _kind(value: object) -> str:

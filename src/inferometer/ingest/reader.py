@@ -154,7 +154,7 @@ class ConfigReader:
         """Return what was assumed while reading `what`, one sentence each."""
         taken = "; ".join(f"{key} = {show(value)}" for key, value in self.taken_from_class.items())
         first = (f"Absent from the {what}, so as its class has it: {taken}.",) if taken else ()
-        return (*first, *(f"{remark[0].upper()}{remark[1:]}." for remark in self.remarks))
+        return (*first, *(f"{remark}." for remark in self.remarks))
 
     def _integer(self, key: str, value: object, low: int, high: int) -> int:
         whole = isinstance(value, float) and math.isfinite(value) and value.is_integer()
