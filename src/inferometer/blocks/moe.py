@@ -5,10 +5,11 @@ EP spreads the experts, ETP splits each one's width. EP x ETP = DPA x TP: the sa
 a partial sum over EP x ETP is a partial sum over DPA x TP.
 
 Ways to bring tokens to experts (dispatch) and results back (combine):
-  gather          every rank gets every token, runs its experts on them, outputs are partial sums
-  expanded        all-to-all with a copy for each chosen expert
-  coalesced       all-to-all with a copy for each distinct rank
-  *-etp-first     the same, but tokens are gathered over ETP before the all-to-all instead of after
+  gather      every rank gets every token, runs its experts on them, outputs are partial sums
+  exchange    each rank takes a slice of the tokens and sends them to their experts by all-to-all:
+    expanded      a copy for each chosen expert
+    coalesced     a copy for each distinct rank
+    *-etp-first   the same, but tokens are gathered over ETP before the all-to-all instead of after
 Shared experts run on a rank's own tokens, split over TP. Their partial sums join the routed ones at the
 layout where that is cheapest, and are reduced once from there on.
 """
@@ -127,21 +128,33 @@ def edges(block: Moe, low: Lowering, residual: str, dtype: str) -> tuple[Node, .
     whole, own, split = low.layout(tp="R", dpa="R"), low.layout(tp="R"), low.layout(tp="T")
     partial = low.layout(tp="P", dpa="P")
     shared_in = (low.reshard(here, own),) if block.shared_width and here != own else ()
-    gather = Plan(
-        name="gather", nodes=(*_between(low, here, whole, sent), _join(block, low, partial, here))
+    gather = Plan(name="gather", nodes=(*_between(low, here, whole, sent), _join(block, low, partial, here)))
+    exchange = Plan(
+        name="exchange",
+        nodes=(
+            *shared_in,
+            *_between(low, here, split, sent),
+            _exchanges(low, busiest, sent),
+            _join(block, low, split, here),
+        ),
     )
-    plans = [gather]
-    for name, copies in (("expanded", busiest.copies), ("coalesced", busiest.tokens)):
-        for suffix, first in (("", False), ("-etp-first", True)):
-            there = _exchange(low, copies, sent, gather_first=first, combine=False)
-            back = _exchange(low, copies, WIDE_BYTES, gather_first=first, combine=True)
-            nodes = (*shared_in, *_between(low, here, split, sent), *there, *back, _join(block, low, split, here))
-            plans.append(Plan(name=name + suffix, nodes=nodes))
-    return (low.norm("ffn.norm", low.residual_rows(residual)), Choice(name="moe-dispatch", plans=tuple(plans)))
+    choice = Choice(name="moe-dispatch", plans=(gather, exchange))
+    return (low.norm("ffn.norm", low.residual_rows(residual)), choice)
 
 
 def _between(low: Lowering, source: Layout, target: Layout, element_bytes: float) -> tuple[Node, ...]:
     return () if source == target else (low.reshard(source, target, element_bytes),)
+
+
+def _exchanges(low: Lowering, busiest: Busiest, sent: float) -> Choice:
+    """Return the Choice of ways to send tokens to their experts and results back."""
+    plans = []
+    for name, copies in (("expanded", busiest.copies), ("coalesced", busiest.tokens)):
+        for suffix, first in (("", False), ("-etp-first", True)):
+            there = _exchange(low, copies, sent, gather_first=first, combine=False)
+            back = _exchange(low, copies, WIDE_BYTES, gather_first=first, combine=True)
+            plans.append(Plan(name=name + suffix, nodes=(*there, *back)))
+    return Choice(name="moe-exchange", plans=tuple(plans))
 
 
 def _exchange(low: Lowering, copies: Column, element: float, *, gather_first: bool, combine: bool) -> tuple[Message, ...]:

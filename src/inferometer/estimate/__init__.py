@@ -1,1 +1,1 @@
-"""TODO"""
+"""One pass over a block of candidates: resolve precision and engine, lower, choose, price, schedule, fit in memory."""

@@ -1,0 +1,109 @@
+"""Candidates as columns: shardings, where their roles may lie, and blocks of rows to price.
+
+A sharding is one set of role sizes. A pair is one sharding with one placement of all roles. Roles fall in two
+groups that see the same chips: `mesh` (TP, DPA, DCP, PP and the stage they fill) and `experts` (EP, ETP). For each
+group a sharding has a short list of slots, the ways its roles may lie; a pair names one slot a group.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from inferometer.blocks.model import stage_kinds
+from inferometer.cost.groups import Signature
+from inferometer.graph.ops import Column
+from inferometer.specs.deployment import Sizes
+from inferometer.specs.model import ModelSpec
+
+Index = npt.NDArray[np.intp]
+
+GROUPS: Mapping[str, tuple[str, ...]] = {"mesh": ("tp", "dpa", "stage", "dcp", "pp"), "experts": ("ep", "etp")}
+"""Roles that exchange messages, by group."""
+
+GROUP_OF = {role: group for group, roles in GROUPS.items() for role in roles}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shardings:
+    """Role sizes and stage structure of m shardings, columns of shape (m,)."""
+
+    sizes: Mapping[str, Column]
+    """r pp dpa tp ep etp dcp."""
+    multiplicities: npt.NDArray[np.float64]
+    """(C, segments, m): occurrences of each segment in stage kind c."""
+    stage_counts: npt.NDArray[np.float64]
+    """(C, m): stages of kind c; 0 pads."""
+
+    def __len__(self) -> int:
+        """Return the number of shardings."""
+        return len(self.sizes["tp"])
+
+    def at(self, index: int) -> Sizes:
+        """Return one sharding's sizes as a spec."""
+        return Sizes(**{name: int(column[index]) for name, column in self.sizes.items()})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placements:
+    """Every placement of every sharding."""
+
+    start: Index
+    """(m + 1,) offsets: the pairs of sharding i are start[i]..start[i+1]-1."""
+    slots: Mapping[str, Index]
+    """Group -> (pairs,) slot within the sharding's own list."""
+    slot_counts: Mapping[str, Index]
+    """Group -> (m,) length of that list."""
+    signatures: Mapping[str, Sequence[Signature]]
+    """Role -> the distinct signatures it takes anywhere."""
+    slot_signatures: Mapping[str, Index]
+    """Role -> (S, m) signature index by slot of its group; past a sharding's own slots, its first again."""
+
+    def signature(self, role: str, sharding: int, pair: int) -> Signature:
+        """Return where a role of a pair lies."""
+        slot = int(self.slots[GROUP_OF[role]][pair])
+        return self.signatures[role][int(self.slot_signatures[role][slot, sharding])]
+
+
+class Block(NamedTuple):
+    """Rows to price at once: n rows, up to P placements each."""
+
+    sharding: Index
+    """(n,)."""
+    sequences: Column
+    """(n,) B: sequences of a DPA rank, over all microbatches."""
+    pairs: Index
+    """(P, n) pair by placement; where a row has fewer, its first again."""
+
+
+def split_layers(n_layers: int, stages: int, rule: str) -> tuple[int, ...]:
+    """Return layers a stage. `even`: the first stages take the remainder. `vllm`: the later ones but the last.
+
+    vLLM's rule (vllm/distributed/utils.py get_pp_indices) gives the remainder to stages from the second last
+    backwards, since the last one also holds the head.
+
+    >>> split_layers(61, 8, "even"), split_layers(61, 8, "vllm")
+    ((8, 8, 8, 8, 8, 7, 7, 7), (7, 7, 8, 8, 8, 8, 8, 7))
+    """
+    base, left = divmod(n_layers, stages)
+    splits = [base] * stages
+    for i in range(left):
+        splits[-2 - i if rule == "vllm" else i] += 1
+    return tuple(splits)
+
+
+def make_shardings(model: ModelSpec, sizes: Mapping[str, Column], partition: str) -> Shardings:
+    """Return shardings with their stage structure; `sizes` are columns of shape (m,)."""
+    stages, index = np.unique(sizes["pp"], return_inverse=True)
+    by_pp = [stage_kinds(model, split_layers(len(model.layers), int(pp), partition)) for pp in stages]
+    depth = max(len(kinds) for kinds in by_pp)
+    n_segments = len(by_pp[0][0].multiplicities)
+    multiplicities = np.zeros((depth, n_segments, len(by_pp)))
+    counts = np.zeros((depth, len(by_pp)))
+    for j, kinds in enumerate(by_pp):
+        for c, kind in enumerate(kinds):
+            multiplicities[c, :, j] = kind.multiplicities
+            counts[c, j] = kind.count
+    return Shardings(sizes=sizes, multiplicities=multiplicities[:, :, index], stage_counts=counts[:, index])

@@ -1,0 +1,108 @@
+"""Which shardings a model and an engine allow, by named rule, as columns."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from inferometer.graph.ops import Column, Mask
+from inferometer.specs.deployment import EngineSpec
+from inferometer.specs.formats import find_format
+from inferometer.specs.model import Attention, Ffn, Mla, ModelSpec, Moe
+
+
+class Rule(NamedTuple):
+    """A rule of the model or the engine: where it is broken, and what to change."""
+
+    name: str
+    broken: Mask
+    advice: str
+
+
+Sizes = Mapping[str, Column]
+
+
+def broken_rules(model: ModelSpec, engine: EngineSpec, sizes: Sizes) -> list[Rule]:
+    """Return every rule with the shardings that break it; `sizes` are columns of one shape."""
+    rules = [
+        Rule(
+            "stages-exceed-layers",
+            sizes["pp"] > len(model.layers),
+            f"PP must be at most {len(model.layers)}, the layers of {model.name}",
+        ),
+        Rule("dcp-not-divisor", sizes["tp"] % sizes["dcp"] != 0, "DCP must divide TP"),
+    ]
+    for mixer in model.mixers:
+        rules += _mixer_rules(mixer, engine, sizes)
+    for ffn in model.ffns:
+        rules += _ffn_rules(ffn, sizes) if isinstance(ffn, Ffn) else _moe_rules(ffn, engine, sizes)
+        if engine.block_aligned:
+            rules += _block_rules(ffn, engine, sizes)
+    return rules
+
+
+def _mixer_rules(mixer: Attention | Mla, engine: EngineSpec, sizes: Sizes) -> list[Rule]:
+    tp, dcp = sizes["tp"], sizes["dcp"]
+    heads = float(mixer.heads)
+    kv_heads = float(mixer.kv_heads) if isinstance(mixer, Attention) else 1.0
+    groups = tp / dcp
+    rules = [
+        Rule("tp-exceeds-heads", tp > heads, f"TP must be at most {mixer.heads}, the attention heads"),
+        Rule("heads-not-divisible", heads % tp != 0, f"TP must divide the {mixer.heads} attention heads"),
+        Rule(
+            "kv-heads-not-divisible",
+            (kv_heads % np.maximum(groups, 1.0) != 0) & (groups % kv_heads != 0),
+            f"TP/DCP must divide the {kv_heads:.0f} kv heads, or be a multiple of them",
+        ),
+    ]
+    if engine.dcp_within_replication:
+        rules.append(
+            Rule(
+                "engine-refuses-dcp",
+                (dcp > 1) & (dcp > np.floor(tp / kv_heads)),
+                f"{engine.id} takes DCP only up to TP / kv heads ({kv_heads:.0f})",
+            )
+        )
+    return rules
+
+
+def _ffn_rules(ffn: Ffn, sizes: Sizes) -> list[Rule]:
+    return [Rule("width-not-divisible", ffn.width % sizes["tp"] != 0, f"TP must divide the FFN width {ffn.width}")]
+
+
+def _moe_rules(moe: Moe, engine: EngineSpec, sizes: Sizes) -> list[Rule]:
+    ep, etp, tp = sizes["ep"], sizes["etp"], sizes["tp"]
+    rules = [
+        Rule("ep-exceeds-experts", ep > moe.experts, f"EP must be at most {moe.experts}, the experts"),
+        Rule("width-not-divisible", moe.width % etp != 0, f"ETP must divide the expert width {moe.width}"),
+    ]
+    if moe.shared_width:
+        advice = f"TP must divide the shared expert width {moe.shared_width}"
+        rules.append(Rule("width-not-divisible", moe.shared_width % tp != 0, advice))
+    if engine.whole_experts:
+        advice = f"{engine.id} wants EP to divide the {moe.experts} experts"
+        rules.append(Rule("experts-not-divisible", moe.experts % ep != 0, advice))
+    if engine.ep_spans_stage:
+        advice = f"{engine.id} has EP = 1 or the whole stage"
+        rules.append(Rule("engine-refuses-ep", (ep > 1) & (etp > 1), advice))
+    return rules
+
+
+def _block_rules(ffn: Ffn | Moe, engine: EngineSpec, sizes: Sizes) -> list[Rule]:
+    """Return the rule that a shard of a block-quantised weight ends on a block (vllm issue 17569)."""
+    role = "tp" if isinstance(ffn, Ffn) else "etp"
+    block = max((find_format(f).block_rows for f in ffn.formats.values()), default=0)
+    if block <= 1:
+        return []
+    advice = f"{engine.id} wants width / {role.upper()} a multiple of the {block}-wide quantisation block"
+    return [Rule("block-not-divisible", (ffn.width / sizes[role]) % block != 0, advice)]
+
+
+def legal_mask(model: ModelSpec, engine: EngineSpec, sizes: Sizes) -> Mask:
+    """Return where no rule is broken."""
+    legal = np.ones(sizes["tp"].shape, dtype=np.bool_)
+    for rule in broken_rules(model, engine, sizes):
+        legal &= ~rule.broken
+    return legal
+
+

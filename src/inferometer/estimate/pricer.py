@@ -1,0 +1,218 @@
+"""Prices the nodes of a graph for a block of rows and placements.
+
+Shapes: n rows, S slots of a role group, P placements, A lines of a collective. Work is priced once a row, (n,). A
+message is priced once a slot of its group and row, (S, n), and stays there as long as sums and Choices stay within
+the group; where both groups meet, values are gathered to (P, n). A Choice takes the cheapest legal plan of each
+candidate. Sums run in node order, so a block of one gives the same bits as a block of many.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from inferometer.cost.backend import CostBackend
+from inferometer.cost.collectives import envelope_table
+from inferometer.cost.schedulers import Busy
+from inferometer.estimate.candidates import GROUP_OF, GROUPS, Block, Index, Placements
+from inferometer.graph.ops import Choice, Column, Mask, Message, Node, Plan, Work
+from inferometer.specs.hardware import Machine
+
+ZERO = np.zeros(())
+"""No time at all; sums skip it."""
+
+
+class Cost(NamedTuple):
+    """Busy seconds, and the space their two-dimensional columns live in: a group, `all`, or nothing but rows."""
+
+    busy: Busy
+    space: str = "rows"
+
+
+NOTHING = Cost(Busy(ZERO, ZERO, ZERO, ZERO))
+
+
+def add(a: Column, b: Column) -> Column:
+    """Return a + b, skipping the shared zero."""
+    if a is ZERO:
+        return b
+    return a if b is ZERO else a + b
+
+
+class LinkTables:
+    """Collectives' lines by (role, kind), for every signature a role takes; built when first asked for."""
+
+    def __init__(self, placements: Placements, machine: Machine, backend: CostBackend) -> None:
+        self._placements = placements
+        self._fabric = machine.fabric
+        self._rates = [backend.link(axis) for axis in machine.fabric.axes]
+        self._tables: dict[tuple[str, str], tuple[Column, Column, list[list[str]]]] = {}
+
+    def lines(self, role: str, kind: str) -> tuple[Column, Column, list[list[str]]]:
+        """Return alpha and beta of shape (A, signatures), and the algorithms' names."""
+        key = (role, kind)
+        if key not in self._tables:
+            signatures = self._placements.signatures[role]
+            self._tables[key] = envelope_table(kind, signatures, self._fabric, self._rates)
+        return self._tables[key]
+
+
+class Spaces:
+    """Where a block's candidates lie: slots in use a group, and how to gather a group's columns to all placements."""
+
+    def __init__(self, block: Block, placements: Placements) -> None:
+        n = len(block.sharding)
+        changed = np.flatnonzero(np.diff(block.sharding)) + 1
+        firsts = np.concatenate(([0], changed))
+        self.shardings = block.sharding[firsts]
+        """The block's shardings, in order of their rows."""
+        self.local = np.repeat(np.arange(len(firsts)), np.diff(np.append(firsts, n)))
+        """(n,) position of a row's sharding among them."""
+        self._slots: dict[str, int] = {}
+        self._flat: dict[str, Index | None] = {}
+        for group in GROUPS:
+            slot = placements.slots[group][block.pairs]
+            count = int(slot.max()) + 1
+            same = count == slot.shape[0] and bool((slot == np.arange(count)[:, None]).all())
+            self._slots[group] = count
+            self._flat[group] = None if same or count == 1 else slot * n + np.arange(n)
+
+    def slots(self, group: str) -> int:
+        """Return the slots of a group that the block uses."""
+        return self._slots[group]
+
+    def to_all(self, cost: Cost) -> Busy:
+        """Return a cost's columns gathered to (P, n); columns over rows alone stay as they are."""
+        flat = self._flat.get(cost.space)
+        if flat is None:
+            return cost.busy
+        return Busy(*(x.ravel().take(flat) if x.ndim > 1 else x for x in cost.busy))
+
+    def common(self, a: Cost, b: Cost) -> tuple[Busy, Busy, str]:
+        """Return two costs' columns in one space, and that space."""
+        if a.space == b.space or b.space == "rows":
+            return a.busy, b.busy, a.space
+        if a.space == "rows":
+            return a.busy, b.busy, b.space
+        return self.to_all(a), self.to_all(b), "all"
+
+
+def total(busy: Busy) -> Column:
+    """Return the seconds of ops and messages one after another."""
+    return add(busy.work_s, busy.network_s)
+
+
+@dataclass(slots=True)
+class Pricer:
+    """Prices one block. Nodes that a graph shares are priced once."""
+
+    block: Block
+    placements: Placements
+    links: LinkTables
+    machine: Machine
+    backend: CostBackend
+    allows: Mapping[str, tuple[str, ...]]
+    """Engine masks: choice -> the plans it can run."""
+    group_sizes: Mapping[str, Column]
+    """Role -> ranks, a column over rows; roles of size 1 cost nothing."""
+    totals: dict[int, list[tuple[str, Column]]] | None = None
+    """Record mode: id of a Choice -> (plan, seconds) of each."""
+    spaces: Spaces = field(init=False)
+    _memo: dict[int, Cost] = field(default_factory=dict)
+    _lines: dict[tuple[str, str], tuple[Column, Column]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Work out the block's spaces."""
+        self.spaces = Spaces(self.block, self.placements)
+
+    def add(self, a: Cost, b: Cost, times: Column | None = None) -> Cost:
+        """Return a + times b."""
+        if times is not None:
+            b = Cost(Busy(*(x if x is ZERO else x * times for x in b.busy)), b.space)
+        left, right, space = self.spaces.common(a, b)
+        return Cost(Busy(*map(add, left, right)), space)
+
+    def price(self, nodes: tuple[Node, ...]) -> Cost:
+        """Return the cost of nodes run one after another."""
+        cost = NOTHING
+        for node in nodes:
+            cost = self.add(cost, self.price_node(node))
+        return cost
+
+    def price_node(self, node: Node) -> Cost:
+        """Return the cost of one node."""
+        key = id(node)
+        if key not in self._memo:
+            if isinstance(node, Work):
+                self._memo[key] = self._work(node)
+            elif isinstance(node, Message):
+                self._memo[key] = self._message(node)
+            else:
+                self._memo[key] = self._choice(node)
+        return self._memo[key]
+
+    def _work(self, node: Work) -> Cost:
+        price = self.backend.price(node, self.machine.chip)
+        parts = [x if x.ndim else ZERO for x in price]
+        if node.share != 1.0:
+            parts = [x if x is ZERO else x * node.share for x in parts]
+        compute_s, memory_s, alone_s = parts
+        return Cost(Busy(compute_s, memory_s, alone_s, ZERO))
+
+    def _message(self, node: Message) -> Cost:
+        if self.group_sizes[node.role].max() <= 1:
+            return NOTHING
+        alpha, beta = self._slot_lines(node.role, node.kind)
+        best = alpha[0] + node.message_bytes * beta[0]
+        for a, b in zip(alpha[1:], beta[1:], strict=True):
+            best = np.minimum(best, a + node.message_bytes * b)
+        return Cost(Busy(ZERO, ZERO, ZERO, best), GROUP_OF[node.role])
+
+    def _slot_lines(self, role: str, kind: str) -> tuple[Column, Column]:
+        """Return alpha and beta by slot and row, (A, S, n)."""
+        key = (role, kind)
+        if key not in self._lines:
+            alpha, beta, _ = self.links.lines(role, kind)
+            slots = self.spaces.slots(GROUP_OF[role])
+            signature = self.placements.slot_signatures[role][:slots, self.spaces.shardings]
+            alpha = alpha[:, signature]
+            used = int(np.isfinite(alpha).any(axis=(1, 2)).sum())
+            local = self.spaces.local
+            self._lines[key] = (alpha[:used].take(local, axis=2), beta[:used, signature].take(local, axis=2))
+        return self._lines[key]
+
+    def _choice(self, node: Choice) -> Cost:
+        allowed = self.allows.get(node.name)
+        best: Cost | None = None
+        for plan in node.plans:
+            cost = self.price(plan.nodes)
+            if allowed is not None and plan.name not in allowed:
+                continue
+            if self.totals is not None:
+                self.totals.setdefault(id(node), []).append((plan.name, self._seconds(cost, plan)))
+            best = cost if best is None else self.cheaper(best, cost, plan)
+        if best is None:
+            raise AssertionError(f"the engine allows no plan of {node.name}")
+        return best
+
+    def _seconds(self, cost: Cost, plan: Plan) -> Column:
+        seconds = total(cost.busy)
+        return seconds if plan.legal is None else np.where(plan.legal, seconds, np.inf)
+
+    def cheaper(self, a: Cost, b: Cost, plan: Plan | None = None) -> Cost:
+        """Return the cheaper of two by candidate; the first where they tie, or where plan b is illegal."""
+        left, right, space = self.spaces.common(a, b)
+        free = plan is None or plan.legal is None
+        if free and left.work_s is ZERO and right.work_s is ZERO and left.memory_s is ZERO and right.memory_s is ZERO:
+            least = np.minimum(left.network_s, right.network_s)
+            return Cost(Busy(ZERO, ZERO, ZERO, least if least.ndim else ZERO), space)
+        take = total(right) < total(left)
+        if plan is not None and plan.legal is not None:
+            take = take & plan.legal
+        return Cost(select(take, right, left), space)
+
+
+def select(take: Mask, a: Busy, b: Busy) -> Busy:
+    """Return a where `take`, else b."""
+    return Busy(*(x if x is y else np.where(take, x, y) for x, y in zip(a, b, strict=True)))
