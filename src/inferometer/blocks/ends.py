@@ -3,11 +3,9 @@
 Letters: B sequences, T tokens, H hidden, V vocabulary. TP splits the vocabulary of both tables.
 """
 
-import numpy as np
-
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
 from inferometer.blocks.tensors import Tensor, local_rows
-from inferometer.graph.ops import Choice, CollectiveKind, Node, OpKind, Plan, Segment, Traffic, Work
+from inferometer.graph.ops import NONE, ONE, Choice, CollectiveKind, Node, OpKind, Plan, Segment, Traffic, Work
 from inferometer.specs.model import ModelSpec
 
 CANDIDATE_BYTES = 8.0
@@ -39,12 +37,12 @@ def embedding(low: Lowering, residuals: tuple[str, ...]) -> Segment:
         name="embedding",
         kind=OpKind.LOOKUP,
         dtype=at.core_dtype,
-        flops=np.zeros_like(at.tokens),
+        flops=NONE,
         traffic_bytes={
             Traffic.WEIGHTS: at.tokens * (low.hidden * WIDE_BYTES),
             Traffic.ACTIVATIONS: at.tokens * (low.hidden * WIDE_BYTES),
         },
-        replication=np.ones_like(at.tokens),
+        replication=ONE,
         shape="[t] -> [t, H]",
     )
     edges = {r: (low.reshard(low.layout(tp="P"), low.residual_layout(r)),) for r in residuals}

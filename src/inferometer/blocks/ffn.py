@@ -36,7 +36,7 @@ def dense(low: Lowering, prefix: str, ins: tuple[Tensor, ...], down: Tensor) -> 
     tokens = low.at.tokens
     width = local_rows(ins[0], low.shards)
     return [
-        *low.gemm(prefix + "+".join(t.name for t in ins), ins, tokens),
+        *low.gemm(prefix + "+".join(t.name.removeprefix("shared_").removesuffix("_proj") for t in ins), ins, tokens),
         low.elementwise(prefix + "activation", tokens * (width * ((len(ins) + 1) * WIDE_BYTES))),
         *low.gemm(prefix + "down", (down,), tokens),
     ]

@@ -5,12 +5,13 @@ Letters: B sequences of a DPA rank in this pass, T tokens of a rank, S context, 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from inferometer.blocks.tensors import Tensor, local_cols, local_rows, one_copy_bytes
-from inferometer.graph.layout import Layout, Step, layout, plan_name, reshard_plans
-from inferometer.graph.ops import Choice, CollectiveKind, Column, Message, Node, OpKind, Plan, Traffic, Work
+from inferometer.graph.layout import Layout, Step, Tree, layout, reshard_tree, step_name
+from inferometer.graph.ops import NONE, ONE, Choice, CollectiveKind, Column, Message, Node, OpKind, Plan, Traffic, Work
 
 ACTIVATION_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp4": 0.5625}
 """Bytes of one activation fed to a GEMM of that arithmetic type (fp4 with its scales)."""
@@ -41,10 +42,12 @@ class Pass:
     """Arithmetic type of attention cores."""
     kv_bytes_per_element: float
 
-    @property
-    def tokens(self) -> Column:
-        """T: tokens of a DPA rank in the pass."""
-        return self.sequences * self.new_tokens
+    tokens: Column = field(init=False)
+    """T: tokens of a DPA rank in the pass."""
+
+    def __post_init__(self) -> None:
+        """Count the tokens once."""
+        object.__setattr__(self, "tokens", self.sequences * self.new_tokens)
 
 
 @dataclass(slots=True)
@@ -56,8 +59,10 @@ class Lowering:
     has_dpa: bool
     """Whether DPA is a role of this model (MoE); elsewhere it is written as R."""
     shards: dict[str, Column] = field(default_factory=dict)
+    notes: dict[int, Any] = field(default_factory=dict)
+    """What a block worked out once for the pass, by id of its spec."""
     _messages: dict[tuple[Step, float], Message] = field(default_factory=dict)
-    _reshards: dict[tuple[Layout, Layout, float], Choice] = field(default_factory=dict)
+    _reshards: dict[tuple[int, float], Choice] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Work out how many ways each shard key splits (see `Tensor`)."""
@@ -86,10 +91,10 @@ class Lowering:
             dtype=dtype,
             flops=2 * rows_in * rows * cols,
             traffic_bytes={
-                Traffic.WEIGHTS: weights + 0 * rows_in,
+                Traffic.WEIGHTS: weights,
                 Traffic.ACTIVATIONS: rows_in * (cols * ACTIVATION_BYTES[dtype] + rows * WIDE_BYTES),
             },
-            replication=at.tp * rows * cols / elements + 0 * rows_in,
+            replication=at.tp * rows * cols / elements,
             shape=f"[t, {first.cols}] x [{sum(t.rows for t in tensors)}, {first.cols}]",
         )
         return [*self.quantise(name, dtype, rows_in * cols), work]
@@ -109,9 +114,9 @@ class Lowering:
             name=name,
             kind=OpKind.ELEMENTWISE,
             dtype=self.at.core_dtype,
-            flops=np.zeros_like(activations),
+            flops=NONE,
             traffic_bytes=traffic_bytes,
-            replication=np.ones_like(activations),
+            replication=ONE,
             shape="elementwise",
         )
 
@@ -133,13 +138,17 @@ class Lowering:
 
     def reshard(self, source: Layout, target: Layout, element_bytes: float = WIDE_BYTES) -> Choice:
         """Return the Choice of every plan between two layouts of [tokens of the replica, H]."""
-        key = (source, target, element_bytes)
+        return self._reshard(reshard_tree(source, target, "stage"), element_bytes)
+
+    def _reshard(self, tree: Tree, element_bytes: float) -> Choice:
+        key = (id(tree), element_bytes)
         if key not in self._reshards:
-            plans = tuple(
-                Plan(name=plan_name(steps), nodes=tuple(self._step(step, element_bytes) for step in steps))
-                for steps in reshard_plans(source, target, "stage")
-            )
-            self._reshards[key] = Choice(name="reshard", plans=plans)
+            plans = []
+            for step, rest in tree:
+                after = (self._reshard(rest, element_bytes),) if rest else ()
+                nodes = (self._step(step, element_bytes), *after) if step else ()
+                plans.append(Plan(name=step_name(step), nodes=nodes))
+            self._reshards[key] = Choice(name="reshard", plans=tuple(plans))
         return self._reshards[key]
 
     def _step(self, step: Step, element_bytes: float) -> Message:
@@ -150,8 +159,7 @@ class Lowering:
                 size = size * self.at.dpa
             if "tp" in step.divisor:
                 size = size / self.at.tp
-            name = f"{step.kind}({step.role})"
-            self._messages[key] = Message(name=name, kind=step.kind, role=step.role, message_bytes=size)
+            self._messages[key] = Message(name=step_name(step), kind=step.kind, role=step.role, message_bytes=size)
         return self._messages[key]
 
     def edges(self, name: str, residual: str) -> tuple[Node, ...]:

@@ -7,12 +7,10 @@ Absorbed: kv_b's halves are applied to the query (q_nope W_UK) and to the output
 latent, as one kv head of width c + r (values: c). Expanded: kv_b turns latents into K and V of every head.
 """
 
-import numpy as np
-
 from inferometer.blocks.attention import causal_pairs, context_parallel
 from inferometer.blocks.lowering import ACTIVATION_BYTES, WIDE_BYTES, Lowering
 from inferometer.blocks.tensors import Tensor, one_copy_bytes
-from inferometer.graph.ops import Choice, Column, Node, OpKind, Plan, Traffic, Work
+from inferometer.graph.ops import NONE, ONE, Choice, Column, Node, OpKind, Plan, Traffic, Work
 from inferometer.specs.model import Mla
 
 
@@ -90,10 +88,10 @@ def _per_head_gemm(low: Lowering, name: str, kv_b: Tensor, in_dim: int, out_dim:
         dtype=dtype,
         flops=at.tokens * (2 * in_dim * out_dim * heads),
         traffic_bytes={
-            Traffic.WEIGHTS: one_copy_bytes(kv_b, low.shards) * part + 0 * at.tokens,
+            Traffic.WEIGHTS: one_copy_bytes(kv_b, low.shards) * part,
             Traffic.ACTIVATIONS: at.tokens * (heads * (in_dim * ACTIVATION_BYTES[dtype] + out_dim * WIDE_BYTES)),
         },
-        replication=np.ones_like(at.tokens),
+        replication=ONE,
         shape=f"heads x [t, {in_dim}] x [{in_dim}, {out_dim}]",
     )
     return [*low.quantise(name, dtype, at.tokens * (heads * in_dim)), work]
@@ -106,7 +104,7 @@ def _core(low: Lowering, flops: Column, kv: Column, io: Column, shape: str, shar
         dtype=low.at.core_dtype,
         flops=flops,
         traffic_bytes={Traffic.KV: kv, Traffic.ACTIVATIONS: io},
-        replication=np.ones_like(low.at.tokens),
+        replication=ONE,
         shape=shape,
         share=share,
     )
@@ -124,7 +122,7 @@ def _absorbed(block: Mla, low: Lowering, kv_b: Tensor) -> list[Node]:
     at = low.at
     heads = block.heads / at.tp
     latent, nope, value = block.kv_rank + block.rope_dim, block.nope_dim, block.v_dim
-    spread = at.dcp if at.phase == "decode" else np.ones_like(at.dcp)
+    spread = at.dcp if at.phase == "decode" else ONE
     io = at.tokens * (heads * spread * ((latent + block.kv_rank) * WIDE_BYTES))
     cores: list[Node] = [
         _core(
@@ -148,7 +146,7 @@ def _absorbed(block: Mla, low: Lowering, kv_b: Tensor) -> list[Node]:
 def _expanded(block: Mla, low: Lowering, kv_b: Tensor) -> list[Node]:
     at = low.at
     qk, value, latent = block.nope_dim + block.rope_dim, block.v_dim, block.kv_rank + block.rope_dim
-    spread = at.dcp if at.phase == "decode" else np.ones_like(at.dcp)
+    spread = at.dcp if at.phase == "decode" else ONE
     heads = block.heads / at.tp
     group = heads * spread
     nodes: list[Node] = []
@@ -161,17 +159,17 @@ def _expanded(block: Mla, low: Lowering, kv_b: Tensor) -> list[Node]:
             dtype=at.dtypes[kv_b.format],
             flops=keys * (made * (2 * block.kv_rank)),
             traffic_bytes={
-                Traffic.WEIGHTS: one_copy_bytes(kv_b, low.shards) * spread + 0 * keys,
+                Traffic.WEIGHTS: one_copy_bytes(kv_b, low.shards) * spread,
                 Traffic.KV: keys * (latent * at.kv_bytes_per_element),
                 Traffic.ACTIVATIONS: keys * (made * WIDE_BYTES),
             },
-            replication=np.ones_like(keys),
+            replication=ONE,
             shape=f"[S={seen:.0f}, {block.kv_rank}] x [{kv_b.rows}, {block.kv_rank}]",
             share=share,
         )
         io = at.tokens * (group * ((qk + value) * WIDE_BYTES)) + keys * (made * WIDE_BYTES)
         flops = at.sequences * (heads * (2 * (qk + value) * pairs))
-        core = _core(low, flops, 0 * keys, io, f"B x {block.heads} heads x {qk}, S={seen:.0f}", share)
+        core = _core(low, flops, NONE, io, f"B x {block.heads} heads x {qk}, S={seen:.0f}", share)
         nodes += [expand, core]
     if at.phase == "decode":
         nodes = context_parallel(low, group * qk, group * value, group, nodes)

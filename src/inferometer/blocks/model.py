@@ -8,7 +8,7 @@ from inferometer.blocks import attention, ends, ffn, mla, moe
 from inferometer.blocks.lowering import Lowering, Pass
 from inferometer.blocks.tensors import Tensor
 from inferometer.graph.ops import Column, Graph, Segment
-from inferometer.specs.model import Attention, Ffn, FeedForward, Mixer, Mla, ModelSpec, Moe
+from inferometer.specs.model import Attention, FeedForward, Ffn, Layer, Mixer, Mla, ModelSpec, Moe
 
 RESIDUALS = ("replicated", "sequence")
 
@@ -44,39 +44,43 @@ def is_moe(model: ModelSpec) -> bool:
     return any(isinstance(block, Moe) for block in model.ffns)
 
 
-def lower_model(model: ModelSpec, at: Pass) -> Graph:
-    """Return the graph of one pass: a segment a block kind, the ends, and the stage hand-over.
+def layer_kinds(model: ModelSpec) -> tuple[Layer, ...]:
+    """Return the distinct layers of a model, in order of first appearance."""
+    return tuple(dict.fromkeys(model.layers))
 
-    Segments come in the order mixers, ffns, embedding, head, hand-over: `multiplicities` counts them.
+
+def lower_model(model: ModelSpec, at: Pass) -> Graph:
+    """Return the graph of one pass: a segment a layer kind, the ends, and the stage hand-over.
+
+    Segments come in the order layer kinds, embedding, head, hand-over: `stage_kinds` counts them so. Layers that
+    share a block share its nodes.
     """
     low = Lowering(at=at, hidden=model.hidden, has_dpa=is_moe(model))
-    segments = [_mixer(block, index, low, model) for index, block in enumerate(model.mixers)]
-    segments += [_ffn(block, index, low, model) for index, block in enumerate(model.ffns)]
+    mixers = [_mixer(block, low, model) for block in model.mixers]
+    ffns = [_ffn(block, low, model) for block in model.ffns]
+    segments = [
+        Segment(
+            name=f"layer-{index}",
+            nodes=(*mixers[kind.mixer].nodes, *ffns[kind.ffn].nodes),
+            edges={r: (*mixers[kind.mixer].edges[r], *ffns[kind.ffn].edges[r]) for r in RESIDUALS},
+        )
+        for index, kind in enumerate(layer_kinds(model))
+    ]
     segments += [ends.embedding(low, RESIDUALS), ends.logits(low, model, RESIDUALS), ends.hand_over(low, RESIDUALS)]
     return Graph(segments=tuple(segments), residuals=RESIDUALS)
 
 
-def _mixer(block: Mixer, index: int, low: Lowering, model: ModelSpec) -> Segment:
-    if isinstance(block, Mla):
-        nodes = mla.lower(block, low, model.dtype)
-    else:
-        nodes = attention.lower(block, low, model.dtype)
-    name = f"{block.__struct_config__.tag}.{index}"
-    return Segment(name=name, nodes=tuple(nodes), edges={r: low.edges("mixer", r) for r in RESIDUALS})
+def _mixer(block: Mixer, low: Lowering, model: ModelSpec) -> Segment:
+    lower = mla.lower(block, low, model.dtype) if isinstance(block, Mla) else attention.lower(block, low, model.dtype)
+    return Segment(name="mixer", nodes=tuple(lower), edges={r: low.edges("mixer", r) for r in RESIDUALS})
 
 
-def _ffn(block: FeedForward, index: int, low: Lowering, model: ModelSpec) -> Segment:
-    name = f"{block.__struct_config__.tag}.{index}"
+def _ffn(block: FeedForward, low: Lowering, model: ModelSpec) -> Segment:
     if isinstance(block, Moe):
-        nodes = moe.lower(block, low, model.dtype)
-        return Segment(
-            name=name, nodes=tuple(nodes), edges={r: moe.edges(block, low, r, model.dtype) for r in RESIDUALS}
-        )
-    return Segment(
-        name=name,
-        nodes=tuple(ffn.lower(block, low, model.dtype)),
-        edges={r: low.edges("ffn", r) for r in RESIDUALS},
-    )
+        edges = {r: moe.edges(block, low, r, model.dtype) for r in RESIDUALS}
+        return Segment(name="ffn", nodes=tuple(moe.lower(block, low, model.dtype)), edges=edges)
+    edges = {r: low.edges("ffn", r) for r in RESIDUALS}
+    return Segment(name="ffn", nodes=tuple(ffn.lower(block, low, model.dtype)), edges=edges)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,24 +91,19 @@ class StageKind:
     count: int
 
 
-def layer_counts(model: ModelSpec, first: int, last: int) -> tuple[int, ...]:
-    """Return how often each mixer and ffn occurs in layers first..last-1."""
-    counts = [0] * (len(model.mixers) + len(model.ffns))
-    for layer in model.layers[first:last]:
-        counts[layer.mixer] += 1
-        counts[len(model.mixers) + layer.ffn] += 1
-    return tuple(counts)
-
-
 def stage_kinds(model: ModelSpec, splits: tuple[int, ...]) -> tuple[StageKind, ...]:
     """Return the distinct stages when stage s holds splits[s] layers; equal stages are folded.
 
     The embedding is on the first stage, the head on the last, a hand-over on all but the last.
     """
-    bounds = np.cumsum([0, *splits]).tolist()
-    kinds: dict[tuple[int, ...], int] = {}
-    for stage, (first, last) in enumerate(zip(bounds, bounds[1:], strict=False)):
+    kinds = layer_kinds(model)
+    of_layer = np.array([kinds.index(layer) for layer in model.layers])
+    before = np.array([np.concatenate(([0], np.cumsum(of_layer == k))) for k in range(len(kinds))])
+    bounds = np.cumsum([0, *splits])
+    counts = (before[:, bounds[1:]] - before[:, bounds[:-1]]).T.tolist()
+    found: dict[tuple[int, ...], int] = {}
+    for stage, held in enumerate(counts):
         ends_here = (int(stage == 0), int(stage == len(splits) - 1), int(stage < len(splits) - 1))
-        key = (*layer_counts(model, first, last), *ends_here)
-        kinds[key] = kinds.get(key, 0) + 1
-    return tuple(StageKind(multiplicities=key, count=count) for key, count in kinds.items())
+        key = (*held, *ends_here)
+        found[key] = found.get(key, 0) + 1
+    return tuple(StageKind(multiplicities=key, count=count) for key, count in found.items())

@@ -69,13 +69,21 @@ def lower(block: Moe, low: Lowering, dtype: str) -> list[Node]:
     """Return the ops that no residual layout changes: router, experts, shared experts."""
     at = low.at
     by_name = {t.name: t for t in tensors(block, low.hidden, dtype)}
-    busiest = busiest_rank(block, at.ep, at.tokens * at.dpa)
+    busiest = busiest_of(block, low)
     nodes = low.gemm("router", (by_name["router"],), at.tokens)
     nodes += _routed(block, low, by_name, busiest)
     if block.shared_width:
         ins = tuple(by_name[n] for n in ("shared_gate_proj", "shared_up") if n in by_name)
         nodes += dense(low, "shared.", ins, by_name["shared_down"])
     return nodes
+
+
+def busiest_of(block: Moe, low: Lowering) -> Busiest:
+    """Return what the busiest rank receives in this pass; worked out once a block."""
+    key = id(block)
+    if key not in low.notes:
+        low.notes[key] = busiest_rank(block, low.at.ep, low.at.tokens * low.at.dpa)
+    return low.notes[key]
 
 
 def _routed(block: Moe, low: Lowering, by_name: dict[str, Tensor], busiest: Busiest) -> list[Node]:
@@ -123,7 +131,7 @@ def edges(block: Moe, low: Lowering, residual: str, dtype: str) -> tuple[Node, .
     """Return what surrounds the experts under one residual layout: norm, dispatch and combine."""
     fmt = block.formats.get("up", dtype)
     sent = ACTIVATION_BYTES[low.at.dtypes[fmt]]
-    busiest = busiest_rank(block, low.at.ep, low.at.tokens * low.at.dpa)
+    busiest = busiest_of(block, low)
     here = low.residual_layout(residual)
     whole, own, split = low.layout(tp="R", dpa="R"), low.layout(tp="R"), low.layout(tp="T")
     partial = low.layout(tp="P", dpa="P")

@@ -114,6 +114,12 @@ def _small_table(experts: int, top_k: int, ranks: int) -> Column:
     return np.maximum.accumulate(np.maximum(table, np.minimum(total[:, 0], 1.0)))
 
 
+def power(base: Column, exponent: Column) -> Column:
+    """Return base ** exponent. Both are laid out alike first, so that one value gives the same bits as many."""
+    same = np.broadcast_arrays(base, exponent)
+    return np.power(*(np.ascontiguousarray(x) for x in same))
+
+
 class Busiest(NamedTuple):
     """What the busiest rank receives, as columns."""
 
@@ -149,8 +155,8 @@ def busiest_rank(block: Moe, ranks: Column, tokens: Column) -> Busiest:
     """
     key = (block.experts, block.top_k, block.groups, block.top_groups)
     sizes, index = np.unique(ranks, return_inverse=True)
-    constants = np.array([_rank_constants(key, int(n)) for n in sizes])[index]
-    mean, sigma, hit, widen, token_sigma = constants.T
+    constants = np.array([_rank_constants(key, int(n)) for n in sizes]).T
+    mean, sigma, hit, widen, token_sigma = (row[index] for row in constants)
     root = np.sqrt(tokens)
     average = tokens * mean
     copies = average + sigma * root
@@ -166,6 +172,6 @@ def busiest_rank(block: Moe, ranks: Column, tokens: Column) -> Busiest:
     copies = np.minimum(copies, tokens * np.minimum(float(block.top_k), local))
     together = mean / hit
     missed = 1 - np.minimum(together / local, 1.0)
-    distinct = local * (1 - np.power(missed, copies / together))
+    distinct = local * (1 - power(missed, copies / together))
     seen = np.minimum(np.minimum(np.maximum(tokens * hit + token_sigma * root, copies / together), tokens), copies)
     return Busiest(copies, np.minimum(distinct, copies), seen)

@@ -29,7 +29,12 @@ class Overlap(NamedTuple):
     network: float = 0.65
 
 
-Scheduler = Callable[[Busy, Overlap], Column]
+class Scheduler(NamedTuple):
+    """A way to time a step, and whether it asks for the ops' own times or for the resources' sums."""
+
+    name: str
+    seconds: Callable[[Busy, Overlap], Column]
+    by_op: bool
 
 
 def serial(busy: Busy, overlap: Overlap) -> Column:
@@ -47,11 +52,11 @@ def overlapped(busy: Busy, overlap: Overlap) -> Column:
     11.4
     """
     a, b = overlap
-    pool = np.maximum(np.maximum(busy.compute_s, a * busy.memory_s), b * busy.network_s)
-    return pool + (1 - a) * busy.memory_s + (1 - b) * busy.network_s
+    local = np.maximum(busy.compute_s, a * busy.memory_s)
+    return np.maximum(local, b * busy.network_s) + ((1 - a) * busy.memory_s + (1 - b) * busy.network_s)
 
 
-SCHEDULERS: dict[str, Scheduler] = {"serial": serial, "overlap": overlapped}
+SCHEDULERS = {s.name: s for s in (Scheduler("serial", serial, by_op=True), Scheduler("overlap", overlapped, by_op=False))}
 
 
 def find_scheduler(name: str) -> Scheduler:

@@ -68,14 +68,14 @@ class Placements:
 
 
 class Block(NamedTuple):
-    """Rows to price at once: n rows, up to P placements each."""
+    """Rows to price at once: m shardings by G batches, up to P placements each."""
 
     sharding: Index
-    """(n,)."""
+    """(m,)."""
     sequences: Column
-    """(n,) B: sequences of a DPA rank, over all microbatches."""
+    """(m, G) B: sequences of a DPA rank, over all microbatches; past a sharding's own batches, its last again."""
     pairs: Index
-    """(P, n) pair by placement; where a row has fewer, its first again."""
+    """(P, m) pair by placement; past a sharding's own placements, its first again."""
 
 
 def split_layers(n_layers: int, stages: int, rule: str) -> tuple[int, ...]:

@@ -1,9 +1,9 @@
 """Prices the nodes of a graph for a block of rows and placements.
 
-Shapes: n rows, S slots of a role group, P placements, A lines of a collective. Work is priced once a row, (n,). A
-message is priced once a slot of its group and row, (S, n), and stays there as long as sums and Choices stay within
-the group; where both groups meet, values are gathered to (P, n). A Choice takes the cheapest legal plan of each
-candidate. Sums run in node order, so a block of one gives the same bits as a block of many.
+Shapes: m shardings, G batches, S slots of a role group, P placements, A lines of a collective. Work is priced once
+a row, (m, G). A message is priced once a slot of its group and row, (S, m, G), and stays there as long as sums and
+Choices stay within the group; where both groups meet, values are gathered to (P, m, G). A Choice takes the cheapest
+legal plan of each candidate. Sums run in node order, so a block of one gives the same bits as a block of many.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ ZERO = np.zeros(())
 
 
 class Cost(NamedTuple):
-    """Busy seconds, and the space their two-dimensional columns live in: a group, `all`, or nothing but rows."""
+    """Busy seconds, and the space their three-dimensional columns live in: a group, `all`, or nothing but rows."""
 
     busy: Busy
     space: str = "rows"
@@ -40,6 +40,11 @@ def add(a: Column, b: Column) -> Column:
     return a if b is ZERO else a + b
 
 
+def network_only(busy: Busy) -> bool:
+    """Return whether only messages take time."""
+    return busy.work_s is ZERO and busy.memory_s is ZERO and busy.compute_s is ZERO
+
+
 class LinkTables:
     """Collectives' lines by (role, kind), for every signature a role takes; built when first asked for."""
 
@@ -47,14 +52,15 @@ class LinkTables:
         self._placements = placements
         self._fabric = machine.fabric
         self._rates = [backend.link(axis) for axis in machine.fabric.axes]
-        self._tables: dict[tuple[str, str], tuple[Column, Column, list[list[str]]]] = {}
+        self._tables: dict[tuple[str, str], tuple[Column, Column, Index, list[list[str]]]] = {}
 
-    def lines(self, role: str, kind: str) -> tuple[Column, Column, list[list[str]]]:
-        """Return alpha and beta of shape (A, signatures), and the algorithms' names."""
+    def lines(self, role: str, kind: str) -> tuple[Column, Column, Index, list[list[str]]]:
+        """Return alpha and beta of shape (A, signatures), how many lines each has, and the algorithms' names."""
         key = (role, kind)
         if key not in self._tables:
             signatures = self._placements.signatures[role]
-            self._tables[key] = envelope_table(kind, signatures, self._fabric, self._rates)
+            alpha, beta, names = envelope_table(kind, signatures, self._fabric, self._rates)
+            self._tables[key] = (alpha, beta, np.isfinite(alpha).sum(axis=0), names)
         return self._tables[key]
 
 
@@ -62,32 +68,26 @@ class Spaces:
     """Where a block's candidates lie: slots in use a group, and how to gather a group's columns to all placements."""
 
     def __init__(self, block: Block, placements: Placements) -> None:
-        n = len(block.sharding)
-        changed = np.flatnonzero(np.diff(block.sharding)) + 1
-        firsts = np.concatenate(([0], changed))
-        self.shardings = block.sharding[firsts]
-        """The block's shardings, in order of their rows."""
-        self.local = np.repeat(np.arange(len(firsts)), np.diff(np.append(firsts, n)))
-        """(n,) position of a row's sharding among them."""
+        m = len(block.sharding)
         self._slots: dict[str, int] = {}
-        self._flat: dict[str, Index | None] = {}
+        self._gather: dict[str, Index | None] = {}
         for group in GROUPS:
             slot = placements.slots[group][block.pairs]
             count = int(slot.max()) + 1
             same = count == slot.shape[0] and bool((slot == np.arange(count)[:, None]).all())
             self._slots[group] = count
-            self._flat[group] = None if same or count == 1 else slot * n + np.arange(n)
+            self._gather[group] = None if same or count == 1 else slot * m + np.arange(m)
 
     def slots(self, group: str) -> int:
         """Return the slots of a group that the block uses."""
         return self._slots[group]
 
     def to_all(self, cost: Cost) -> Busy:
-        """Return a cost's columns gathered to (P, n); columns over rows alone stay as they are."""
-        flat = self._flat.get(cost.space)
-        if flat is None:
+        """Return a cost's columns gathered to (P, m, G); columns over rows alone stay as they are."""
+        index = self._gather.get(cost.space)
+        if index is None:
             return cost.busy
-        return Busy(*(x.ravel().take(flat) if x.ndim > 1 else x for x in cost.busy))
+        return Busy(*(_gathered(x, index) if x.ndim == 3 else x for x in cost.busy))
 
     def common(self, a: Cost, b: Cost) -> tuple[Busy, Busy, str]:
         """Return two costs' columns in one space, and that space."""
@@ -96,6 +96,11 @@ class Spaces:
         if a.space == "rows":
             return a.busy, b.busy, b.space
         return self.to_all(a), self.to_all(b), "all"
+
+
+def _gathered(column: Column, index: Index) -> Column:
+    """Return (S, m, G) gathered to (P, m, G), whole batches at a time."""
+    return column.reshape(-1, column.shape[2]).take(index, axis=0)
 
 
 def total(busy: Busy) -> Column:
@@ -116,21 +121,23 @@ class Pricer:
     """Engine masks: choice -> the plans it can run."""
     group_sizes: Mapping[str, Column]
     """Role -> ranks, a column over rows; roles of size 1 cost nothing."""
-    totals: dict[int, list[tuple[str, Column]]] | None = None
-    """Record mode: id of a Choice -> (plan, seconds) of each."""
     spaces: Spaces = field(init=False)
+    _busy_roles: set[str] = field(init=False)
     _memo: dict[int, Cost] = field(default_factory=dict)
     _lines: dict[tuple[str, str], tuple[Column, Column]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Work out the block's spaces."""
+        """Work out the block's spaces, and which roles have more than one rank anywhere in it."""
         self.spaces = Spaces(self.block, self.placements)
+        self._busy_roles = {role for role, ranks in self.group_sizes.items() if ranks.max() > 1}
 
-    def add(self, a: Cost, b: Cost, times: Column | None = None) -> Cost:
-        """Return a + times b."""
-        if times is not None:
-            b = Cost(Busy(*(x if x is ZERO else x * times for x in b.busy)), b.space)
+    def add(self, a: Cost, b: Cost) -> Cost:
+        """Return a + b."""
+        if a is NOTHING or b is NOTHING:
+            return b if a is NOTHING else a
         left, right, space = self.spaces.common(a, b)
+        if network_only(left) and network_only(right):
+            return Cost(Busy(ZERO, ZERO, ZERO, left.network_s + right.network_s), space)
         return Cost(Busy(*map(add, left, right)), space)
 
     def price(self, nodes: tuple[Node, ...]) -> Cost:
@@ -161,25 +168,26 @@ class Pricer:
         return Cost(Busy(compute_s, memory_s, alone_s, ZERO))
 
     def _message(self, node: Message) -> Cost:
-        if self.group_sizes[node.role].max() <= 1:
+        if node.role not in self._busy_roles:
             return NOTHING
         alpha, beta = self._slot_lines(node.role, node.kind)
-        best = alpha[0] + node.message_bytes * beta[0]
+        best = node.message_bytes * beta[0]
+        best += alpha[0]
         for a, b in zip(alpha[1:], beta[1:], strict=True):
-            best = np.minimum(best, a + node.message_bytes * b)
+            line = node.message_bytes * b
+            line += a
+            np.minimum(best, line, out=best)
         return Cost(Busy(ZERO, ZERO, ZERO, best), GROUP_OF[node.role])
 
     def _slot_lines(self, role: str, kind: str) -> tuple[Column, Column]:
-        """Return alpha and beta by slot and row, (A, S, n)."""
+        """Return alpha and beta by slot and sharding, (A, S, m, 1)."""
         key = (role, kind)
         if key not in self._lines:
-            alpha, beta, _ = self.links.lines(role, kind)
+            alpha, beta, lines, _ = self.links.lines(role, kind)
             slots = self.spaces.slots(GROUP_OF[role])
-            signature = self.placements.slot_signatures[role][:slots, self.spaces.shardings]
-            alpha = alpha[:, signature]
-            used = int(np.isfinite(alpha).any(axis=(1, 2)).sum())
-            local = self.spaces.local
-            self._lines[key] = (alpha[:used].take(local, axis=2), beta[:used, signature].take(local, axis=2))
+            signature = self.placements.slot_signatures[role][:slots, self.block.sharding]
+            used = int(lines[signature].max())
+            self._lines[key] = (alpha[:used, signature, None], beta[:used, signature, None])
         return self._lines[key]
 
     def _choice(self, node: Choice) -> Cost:
@@ -189,24 +197,26 @@ class Pricer:
             cost = self.price(plan.nodes)
             if allowed is not None and plan.name not in allowed:
                 continue
-            if self.totals is not None:
-                self.totals.setdefault(id(node), []).append((plan.name, self._seconds(cost, plan)))
             best = cost if best is None else self.cheaper(best, cost, plan)
         if best is None:
             raise AssertionError(f"the engine allows no plan of {node.name}")
         return best
 
-    def _seconds(self, cost: Cost, plan: Plan) -> Column:
-        seconds = total(cost.busy)
-        return seconds if plan.legal is None else np.where(plan.legal, seconds, np.inf)
+    def algorithm(self, node: Message) -> str:
+        """Return the name of the algorithm a message of a block of one candidate takes."""
+        alpha, beta, _, names = self.links.lines(node.role, node.kind)
+        slot = self.placements.slots[GROUP_OF[node.role]][self.block.pairs[0, 0]]
+        signature = int(self.placements.slot_signatures[node.role][slot, self.block.sharding[0]])
+        size = float(np.asarray(node.message_bytes).reshape(-1)[0])
+        return names[int(np.argmin(alpha[:, signature] + size * beta[:, signature]))][signature]
 
     def cheaper(self, a: Cost, b: Cost, plan: Plan | None = None) -> Cost:
         """Return the cheaper of two by candidate; the first where they tie, or where plan b is illegal."""
         left, right, space = self.spaces.common(a, b)
-        free = plan is None or plan.legal is None
-        if free and left.work_s is ZERO and right.work_s is ZERO and left.memory_s is ZERO and right.memory_s is ZERO:
-            least = np.minimum(left.network_s, right.network_s)
-            return Cost(Busy(ZERO, ZERO, ZERO, least if least.ndim else ZERO), space)
+        if (plan is None or plan.legal is None) and network_only(left) and network_only(right):
+            if left.network_s is ZERO or right.network_s is ZERO:
+                return NOTHING
+            return Cost(Busy(ZERO, ZERO, ZERO, np.minimum(left.network_s, right.network_s)), space)
         take = total(right) < total(left)
         if plan is not None and plan.legal is not None:
             take = take & plan.legal

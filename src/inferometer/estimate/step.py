@@ -1,10 +1,10 @@
 """The time of a pass, for a block of candidates: lower, price, choose, schedule.
 
-Letters: P placements, n rows, C stage kinds, m microbatches, t_s the time of stage s, p the hand-over between stages.
+Letters: P placements, m shardings, G batches, C stage kinds, M microbatches, t_s the time of stage s, p the hand-over between stages.
 
-decode: TPOT = max(m max_s(t_s + p), sum_s(t_s + p)), where m = min(PP, B) microbatches of ceil(B / m) sequences:
+decode: TPOT = max(M max_s(t_s + p), sum_s(t_s + p)), where M = min(PP, B) microbatches of ceil(B / M) sequences:
 either the slowest stage is always busy, or a token's own way through all stages is longer.
-prefill: sum_s(t_s + p) + (m - 1) max_s(t_s + p): fill the pipeline, then one microbatch per slowest stage.
+prefill: sum_s(t_s + p) + (M - 1) max_s(t_s + p): fill the pipeline, then one microbatch per slowest stage.
 The last stage hands nothing over.
 """
 
@@ -38,7 +38,6 @@ class Problem:
     workload: Workload
     engine: EngineSpec
     backend: CostBackend
-    scheduler_name: str
     scheduler: Scheduler
     overlap: Overlap
     precision: Precision
@@ -72,7 +71,7 @@ class Problem:
 
 
 class Step(NamedTuple):
-    """Priced candidates, (P, n)."""
+    """Priced candidates, (P, m, G)."""
 
     step_s: Column
     stages: tuple[Busy, ...]
@@ -102,7 +101,7 @@ class StepModel:
 
     def price(self, block: Block) -> Step:
         """Return the step times of a block."""
-        sizes = {name: column[block.sharding] for name, column in self.shardings.sizes.items()}
+        sizes = {name: column[block.sharding, None] for name, column in self.shardings.sizes.items()}
         micro = np.minimum(sizes["pp"], block.sequences)
         graph = lower_model(self.problem.model, self._pass(sizes, np.ceil(block.sequences / micro)))
         pricer = Pricer(
@@ -113,7 +112,6 @@ class StepModel:
             backend=self.problem.backend,
             allows=self.problem.allows,
             group_sizes={**sizes, "stage": sizes["dpa"] * sizes["tp"]},
-            totals={} if self.record else None,
         )
         if self.record:
             self.graph, self.pricer = graph, pricer
@@ -137,39 +135,54 @@ class StepModel:
         )
 
     def _scheduled(self, graph: Graph, pricer: Pricer, block: Block, micro: Column) -> Step:
-        counts = self.shardings.stage_counts[:, block.sharding]
-        times = self.shardings.multiplicities[:, :, block.sharding]
-        deep = int((counts > 0).any(axis=1).sum())
+        counts = self.shardings.stage_counts[:, block.sharding, None]
+        times = self.shardings.multiplicities[:, :, block.sharding, None]
+        deep = int((counts > 0).any(axis=(1, 2)).sum())
+        everywhere = times[0] if deep == 1 else (times * counts[:, None]).sum(axis=0)
         core = [pricer.price(segment.nodes) for segment in graph.segments]
         edges = {r: [pricer.price(segment.edges[r]) for segment in graph.segments] for r in self._residuals(graph)}
-        everywhere = times[0] if deep == 1 else (times * counts[:, None]).sum(axis=0)
         whole = {r: _weighted(pricer, costs, everywhere) for r, costs in edges.items()}
-        taken = _first_where_cheapest(pricer, list(whole.values()))
-        hand_over_s = total(pricer.spaces.to_all(_chosen(pricer, taken, [costs[-1] for costs in edges.values()])))
-        stages: list[Busy] = []
-        stage_s: list[Column] = []
+        taken = _taken(pricer, list(whole.values()))
+        residual_s = tuple((r, total(cost.busy)) for r, cost in whole.items())
+        if deep == 1:
+            cost = pricer.add(_weighted(pricer, core, everywhere), _chosen(pricer, taken, list(whole.values())))
+            stage_s = self._stage_seconds(pricer, cost)
+            busy = pricer.spaces.to_all(cost)
+            return Step(stage_s if self._one_at_a_time(micro) else micro * stage_s, (busy,), (stage_s,), ZERO, residual_s)
+        segments = [
+            pricer.add(own, _chosen(pricer, taken, [costs[i] for costs in edges.values()])) for i, own in enumerate(core)
+        ]
+        hand_over_s = total(pricer.spaces.to_all(segments.pop()))
+        segments = [self._needed(cost) for cost in segments]
+        stages = [_weighted(pricer, segments, times[c]) for c in range(deep)]
+        stage_s = tuple(self._stage_seconds(pricer, cost) for cost in stages)
         slowest: Column = ZERO
         through: Column = ZERO
-        for c in range(deep):
-            own = _weighted(pricer, core[:-1], times[c])
-            around = [
-                cost if deep == 1 else _weighted(pricer, edges[r][:-1], times[c]) for r, cost in whole.items()
-            ]
-            cost = pricer.add(own, _chosen(pricer, taken, around))
-            busy = pricer.spaces.to_all(cost)
-            alone = self.problem.scheduler(busy, self.problem.overlap)
-            stages.append(busy)
-            stage_s.append(alone)
-            if deep == 1:
-                return Step(micro * alone, (busy,), (alone,), ZERO, _totals(pricer, whole))
+        for c, alone in enumerate(stage_s):
             stage = alone + times[c, -1] * hand_over_s
-            slowest = np.maximum(slowest, np.where(counts[c] > 0, stage, 0.0))
+            slowest = stage if slowest is ZERO else np.maximum(slowest, np.where(counts[c] > 0, stage, 0.0))
             through = add(through, stage * counts[c])
         if self.problem.workload.phase == "prefill":
             step_s = through + (micro - 1) * slowest
         else:
             step_s = np.maximum(micro * slowest, through)
-        return Step(step_s, tuple(stages), tuple(stage_s), hand_over_s, _totals(pricer, whole))
+        busy_s = tuple(pricer.spaces.to_all(cost) for cost in stages)
+        return Step(step_s, busy_s, stage_s, hand_over_s, residual_s)
+
+    def _one_at_a_time(self, micro: Column) -> bool:
+        return bool((micro == 1).all())
+
+    def _needed(self, cost: Cost) -> Cost:
+        """Return a cost without the sums that the scheduler does not ask for."""
+        if self.record:
+            return cost
+        busy = cost.busy
+        if self.problem.scheduler.by_op:
+            return Cost(Busy(ZERO, ZERO, busy.work_s, busy.network_s), cost.space)
+        return Cost(busy._replace(work_s=ZERO), cost.space)
+
+    def _stage_seconds(self, pricer: Pricer, cost: Cost) -> Column:
+        return self.problem.scheduler.seconds(pricer.spaces.to_all(cost), self.problem.overlap)
 
     def _residuals(self, graph: Graph) -> list[str]:
         allowed = self.problem.allows.get("residual", graph.residuals)
@@ -180,12 +193,13 @@ def _weighted(pricer: Pricer, costs: list[Cost], times: Column) -> Cost:
     """Return the sum of segments' costs, each `times` its row of occurrences."""
     cost = NOTHING
     for one, count in zip(costs, times, strict=False):
-        if count.any():
-            cost = pricer.add(cost, one, count)
+        if one is not NOTHING and count.any():
+            scaled = Busy(*(x if x is ZERO else x * count for x in one.busy))
+            cost = pricer.add(cost, Cost(scaled, one.space))
     return cost
 
 
-def _first_where_cheapest(pricer: Pricer, costs: list[Cost]) -> list[tuple[Mask, str]]:
+def _taken(pricer: Pricer, costs: list[Cost]) -> list[tuple[Mask, str]]:
     """Return, for each layout after the first, where it beats those before it, and the space of that mask."""
     taken: list[tuple[Mask, str]] = []
     best = costs[0]
@@ -201,14 +215,12 @@ def _chosen(pricer: Pricer, taken: list[tuple[Mask, str]], costs: list[Cost]) ->
     best = costs[0]
     for (take, where), cost in zip(taken, costs[1:], strict=True):
         left, right, space = pricer.spaces.common(best, cost)
-        if take.ndim > 1 and space != where:
+        if space == "rows" and take.ndim == 3:
+            best = Cost(select(take, right, left), where)
+        elif take.ndim == 3 and space != where:
             left, right = pricer.spaces.to_all(Cost(left, space)), pricer.spaces.to_all(Cost(right, space))
             mask = pricer.spaces.to_all(Cost(Busy(take, ZERO, ZERO, ZERO), where)).compute_s
             best = Cost(select(mask, right, left), "all")
         else:
             best = Cost(select(take, right, left), space)
     return best
-
-
-def _totals(pricer: Pricer, whole: dict[str, Cost]) -> tuple[tuple[str, Column], ...]:
-    return tuple((r, total(pricer.spaces.to_all(cost))) for r, cost in whole.items()) if pricer.totals is not None else ()

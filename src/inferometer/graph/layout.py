@@ -132,6 +132,28 @@ def reshard_plans(source: Layout, target: Layout, joint: str) -> tuple[tuple[Ste
     return tuple(sorted(best[target], key=lambda plan: (len(plan), [(s.kind, s.role) for s in plan])))
 
 
-def plan_name(steps: tuple[Step, ...]) -> str:
-    """Return a plan's name: `reduce-scatter(tp) all-gather(tp)`, or `free`."""
-    return " ".join(f"{step.kind}({step.role})" for step in steps) or "free"
+Tree = tuple[tuple[Step | None, "Tree"], ...]
+"""Alternatives of a first step, each with the alternatives of what follows; () ends a plan."""
+
+
+@cache
+def reshard_tree(source: Layout, target: Layout, joint: str) -> Tree:
+    """Return `reshard_plans` with common endings shared: the least cost is taken once for each way on.
+
+    Since min(a + x, b + x) = min(a, b) + x, the least over the tree is the least over the plans.
+    """
+    return _tree(frozenset(reshard_plans(source, target, joint)))
+
+
+@cache
+def _tree(plans: frozenset[tuple[Step, ...]]) -> Tree:
+    found: list[tuple[Step | None, Tree]] = [(None, ())] if () in plans else []
+    for first in sorted({plan[0] for plan in plans if plan}, key=lambda s: (s.kind, s.role, sorted(s.divisor))):
+        rest = frozenset(plan[1:] for plan in plans if plan and plan[0] == first)
+        found.append((first, () if rest == {()} else _tree(rest)))
+    return tuple(found)
+
+
+def step_name(step: Step | None) -> str:
+    """Return a step's name: `reduce-scatter(tp)`, or `free`."""
+    return f"{step.kind}({step.role})" if step else "free"

@@ -1,4 +1,4 @@
-"""Nodes of the graph. Every count is a column: one value a row (sharding x batch).
+"""Nodes of the graph. Every count is a column: one value a row (m shardings x G batches).
 
 A graph says what work a pass is made of. It knows no chip and no axis: a Message names the role it
 spans, a Choice lists legal alternatives, and whoever prices the graph takes the cheapest.
@@ -12,6 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 Column = npt.NDArray[np.float64]
+"""Values over the rows of a block; shapes (m, G), (m, 1) and () broadcast against each other."""
+
+ONE = np.ones(())
+NONE = np.zeros(())
 Mask = npt.NDArray[np.bool_]
 
 
@@ -97,7 +101,7 @@ Node = Work | Message | Choice
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """Work done once a layer of one block kind (or once a pass: embedding, head, stage boundary)."""
+    """Work done once a layer of one kind (or once a pass: embedding, head, stage boundary)."""
 
     name: str
     nodes: tuple[Node, ...]

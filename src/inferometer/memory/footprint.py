@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from inferometer.blocks import ends
-from inferometer.blocks.model import cached_tokens, ffn_tensors, kv_elements_per_token, mixer_tensors
+from inferometer.blocks.model import cached_tokens, ffn_tensors, kv_elements_per_token, layer_kinds, mixer_tensors
 from inferometer.blocks.tensors import Shards, chip_bytes
 from inferometer.errors import InferometerError
 from inferometer.graph.ops import Column
@@ -77,29 +77,26 @@ def footprint(
     """
     tp, dcp = sizes["tp"], sizes["dcp"]
     element = bytes_per_element(find_format(model.kv_format))
-    weights: list[Column] = []
-    caches: list[Column] = []
-    for mixer in model.mixers:
-        shards = _shards(sizes, mixer.kv_heads if isinstance(mixer, Attention) else 1)
-        weights.append(chip_bytes(mixer_tensors(mixer, model.hidden, model.dtype), shards))
-        per_token = kv_elements_per_token(mixer, tp, dcp) * element
-        caches.append(per_token * cached_tokens(mixer, float(length)))
     shards = _shards(sizes, 1)
-    weights += [chip_bytes(ffn_tensors(ffn, model.hidden, model.dtype), shards) for ffn in model.ffns]
-    tables = {t.name: t for t in ends.tensors(model)}
-    weights.append(chip_bytes((tables["embedding"],), shards))
-    weights.append(chip_bytes((tables["final_norm"], ends.head(model)), shards))
-    n_mixers, n_ends = len(model.mixers), len(weights) - 2
-    first, last = multiplicities[:, n_ends], multiplicities[:, n_ends + 1]
-    held = np.zeros_like(first)
-    for segment, column in enumerate(weights[:n_ends]):
-        held = held + multiplicities[:, segment] * column
-    table_here = (first + last > 0) * weights[n_ends] if model.tied else first * weights[n_ends]
-    own_head = last * chip_bytes((tables["final_norm"],), shards) if model.tied else last * weights[n_ends + 1]
+    held = np.zeros_like(multiplicities[:, 0])
     kv = np.zeros_like(held)
-    for segment, column in enumerate(caches[:n_mixers]):
-        kv = kv + multiplicities[:, segment] * column
-    return Footprint(held + table_here + own_head, kv, room_bytes)
+    for kind, times in zip(layer_kinds(model), multiplicities.swapaxes(0, 1), strict=False):
+        mixer, ffn = model.mixers[kind.mixer], model.ffns[kind.ffn]
+        own = _shards(sizes, mixer.kv_heads if isinstance(mixer, Attention) else 1)
+        weights = chip_bytes(mixer_tensors(mixer, model.hidden, model.dtype), own)
+        weights = weights + chip_bytes(ffn_tensors(ffn, model.hidden, model.dtype), shards)
+        held = held + times * weights
+        per_token = kv_elements_per_token(mixer, tp, dcp) * element
+        kv = kv + times * (per_token * cached_tokens(mixer, float(length)))
+    tables = {t.name: t for t in ends.tensors(model)}
+    embedding = chip_bytes((tables["embedding"],), shards)
+    norm = chip_bytes((tables["final_norm"],), shards)
+    first, last = multiplicities[:, -3], multiplicities[:, -2]
+    if model.tied:
+        held = held + (first + last > 0) * embedding + last * norm
+    else:
+        held = held + first * embedding + last * (norm + chip_bytes((ends.head(model),), shards))
+    return Footprint(held, kv, room_bytes)
 
 
 

@@ -5,69 +5,74 @@ from collections.abc import Iterator
 import numpy as np
 
 from inferometer.estimate.candidates import Block, Index, Placements
-from inferometer.graph.ops import Column
+from inferometer.graph.ops import Column, Mask
 
-POINTS_PER_OCTAVE = 8
+LEAST_BATCHES, MOST_BATCHES = 64, 256
+ROWS = 1 << 16
+"""Rows a search aims at: batches a sharding are as many as that leaves each one, between the two limits."""
 BLOCK_CANDIDATES = 1 << 16
-"""Candidates a block holds at most (unless one row has more): its columns stay in cache."""
-BLOCK_ROWS = 8192
+"""Candidates a block holds at most (unless one sharding has more): its columns stay in cache."""
+BLOCK_ROWS = 1 << 13
+PADDING = 1.2
+"""Most candidates a block may hold for each one of its own, once it is a quarter full."""
 MAX_SEQUENCES = float(1 << 24)
 
 
-def batch_grid(limit: int) -> Column:
-    """Return batches 1..limit: all up to 16, then 8 an octave, and the limit itself.
+def batches_each(n_shardings: int) -> int:
+    """Return how many batches each sharding is priced at.
 
-    >>> batch_grid(21).tolist()
-    [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0, 16.0, 18.0, 20.0, 21.0]
+    >>> batches_each(84), batches_each(500), batches_each(2000)
+    (256, 131, 64)
     """
-    points: list[int] = []
-    point = 1
-    while point < limit:
-        points.append(point)
-        point += max(1, (1 << (point.bit_length() - 1)) // POINTS_PER_OCTAVE)
-    return np.array([*points, limit], dtype=np.float64)
+    return min(max(ROWS // max(n_shardings, 1), LEAST_BATCHES), MOST_BATCHES)
 
 
-def grid_rows(fits: Column) -> tuple[Index, Column]:
-    """Return (sharding, B) rows: for each sharding the grid up to what fits, and that most itself.
+def batch_grid(most: Column, count: int) -> Column:
+    """Return `count` batches for each sharding, (m, G), from 1 to its `most` (m,): whole, in equal ratios.
 
-    `fits` is the most sequences of a rank, (m,); shardings below 1 have no row. Rows of a sharding are
-    contiguous, B ascending.
+    Up to `count` every batch is listed, and the last is repeated.
+
+    >>> grid = batch_grid(np.array([5.0, 1000.0]), 64)
+    >>> grid[0, :6].tolist(), grid[1, [0, 31, 63]].tolist()
+    ([1.0, 2.0, 3.0, 4.0, 5.0, 5.0], [1.0, 32.0, 1000.0])
     """
-    most = np.minimum(fits, MAX_SEQUENCES)
-    grid = batch_grid(int(max(most.max(initial=0.0), 1.0)))
-    below = np.searchsorted(grid, most, side="left")
-    counts = np.where(most >= 1, below + 1, 0)
-    sharding = np.repeat(np.arange(len(most)), counts)
-    starts = np.cumsum(counts) - counts
-    position = np.arange(len(sharding)) - starts[sharding]
-    last = position == counts[sharding] - 1
-    return sharding, np.where(last, most[sharding], grid[position])
-
-
-def blocks(sharding: Index, sequences: Column, placements: Placements, order_key: Column) -> Iterator[tuple[Index, Block]]:
-    """Yield (row index, block), rows grouped by `order_key` (stage kinds) and number of placements.
-
-    A sharding's rows stay together and in order.
-    """
-    counts = np.diff(placements.start)[sharding]
-    order = np.lexsort((np.arange(len(sharding)), sharding, counts, order_key[sharding]))
-    counts, key = counts[order], order_key[sharding][order]
-    begin = 0
-    while begin < len(order):
-        most = counts[begin : begin + BLOCK_ROWS]
-        same = key[begin : begin + BLOCK_ROWS] == key[begin]
-        rows = np.arange(1, len(most) + 1)
-        fits = int(np.count_nonzero(same & (np.maximum.accumulate(most) * rows <= BLOCK_CANDIDATES)))
-        end = begin + max(fits, 1)
-        index = order[begin:end]
-        yield index, Block(sharding[index], sequences[index], pairs_of(sharding[index], placements))
-        begin = end
+    number = np.arange(1, count + 1, dtype=np.float64)
+    ratio = most ** (1 / (count - 1))
+    spread = np.floor(ratio[:, None] ** (number - 1) + 1e-9)
+    return np.minimum(np.maximum(spread, number), most[:, None])
 
 
 def pairs_of(sharding: Index, placements: Placements) -> Index:
-    """Return (P, n) pairs of each row's sharding; past a row's own count its first is repeated."""
+    """Return (P, m) pairs of each sharding; past a sharding's own its first is repeated."""
     start = placements.start[sharding]
     counts = placements.start[sharding + 1] - start
     offset = np.arange(int(counts.max()))[:, None]
     return start + np.where(offset < counts, offset, 0)
+
+
+def blocks(most: Column, placements: Placements, order_key: Column, *, fixed: bool = False) -> Iterator[Block]:
+    """Yield blocks of the shardings with `most` >= 1 sequence a rank, (m,), at batches up to it.
+
+    Shardings of one block share `order_key` (number of stage kinds) and are alike in placements. `fixed` prices
+    `most` alone.
+    """
+    ways = np.diff(placements.start)
+    order = np.lexsort((ways, order_key))
+    order = order[most[order] >= 1]
+    count = 1 if fixed else batches_each(len(order))
+    begin = 0
+    while begin < len(order):
+        ahead = order[begin : begin + max(BLOCK_ROWS // count, 1)]
+        size = _block_size(ways[ahead], order_key[ahead] == order_key[ahead[0]], BLOCK_CANDIDATES // count)
+        index = ahead[:size]
+        held = np.minimum(most[index], MAX_SEQUENCES)
+        yield Block(index, held[:, None] if fixed else batch_grid(held, count), pairs_of(index, placements))
+        begin += size
+
+
+def _block_size(ways: Index, same: Mask, full: int) -> int:
+    """Return how many of the shardings ahead to take: no more than fit, and where padding would grow, stop."""
+    padded = ways * np.arange(1, len(ways) + 1)
+    own = np.cumsum(ways)
+    fit = same & (padded <= full) & ((padded <= PADDING * own) | (padded <= full // 4))
+    return max(int(np.argmin(fit)) if not fit.all() else len(fit), 1)

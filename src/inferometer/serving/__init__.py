@@ -1,1 +1,1 @@
-"""TODO"""
+"""From pass prices to rates and money."""

@@ -1,0 +1,58 @@
+"""What a user should know about a deployment, by name, with what to change."""
+
+from inferometer.estimate.result import Diagnostic
+from inferometer.estimate.step import Problem
+from inferometer.specs.deployment import Sizes
+from inferometer.specs.model import Attention, Ffn, Mla, Moe
+
+
+def diagnose(problem: Problem, sizes: Sizes, fits: float) -> tuple[Diagnostic, ...]:
+    """Return the diagnostics of one sharding; each names what to change."""
+    found: list[Diagnostic] = []
+    for text in problem.precision.widened:
+        stored, used = text.split("->")
+        found.append(
+            Diagnostic(
+                name="dtype-widened",
+                text=f"{problem.machine.chip.id} has no {stored} arithmetic: weights stay {stored}, GEMMs run in {used}",
+            )
+        )
+    for mixer in problem.model.mixers:
+        found += _mixer(mixer, sizes)
+    for ffn in problem.model.ffns:
+        found += _moe(ffn, sizes) if isinstance(ffn, Moe) else _dense(ffn, sizes)
+    if fits < 1:
+        found.append(Diagnostic(name="no-room", text="weights and one sequence do not fit; see reasons"))
+    return tuple(dict.fromkeys(found))
+
+
+def _mixer(mixer: Attention | Mla, sizes: Sizes) -> list[Diagnostic]:
+    found = []
+    if isinstance(mixer, Mla):
+        if sizes.tp > sizes.dcp:
+            copies = sizes.tp // sizes.dcp
+            text = f"the latent KV is stored {copies} times (TP/DCP); raise DPA or DCP instead of TP"
+            found.append(Diagnostic(name="latent-replicated", text=text))
+        return found
+    groups = sizes.tp // sizes.dcp
+    if groups > mixer.kv_heads:
+        text = f"each kv head is stored {groups // mixer.kv_heads} times (TP/DCP over {mixer.kv_heads} heads); raise DCP"
+        found.append(Diagnostic(name="kv-replicated", text=text))
+    if sizes.dcp > 1 and sizes.tp <= mixer.kv_heads:
+        text = f"TP={sizes.tp} already splits the {mixer.kv_heads} kv heads; DCP={sizes.dcp} adds messages and saves no KV"
+        found.append(Diagnostic(name="dcp-without-benefit", text=text))
+    return found
+
+
+def _moe(moe: Moe, sizes: Sizes) -> list[Diagnostic]:
+    if moe.experts % sizes.ep:
+        most = -(-moe.experts // sizes.ep)
+        text = f"EP={sizes.ep} does not divide {moe.experts} experts: some ranks hold {most}; take a divisor"
+        return [Diagnostic(name="experts-not-divisible", text=text)]
+    return []
+
+
+def _dense(ffn: Ffn, sizes: Sizes) -> list[Diagnostic]:
+    if ffn.width % sizes.tp:
+        return [Diagnostic(name="width-not-divisible", text=f"TP={sizes.tp} does not divide the FFN width {ffn.width}")]
+    return []

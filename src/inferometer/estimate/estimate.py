@@ -1,0 +1,272 @@
+"""The public estimate: one model on one machine, sharded one way, under one workload.
+
+The same columns and functions that search runs on a hundred thousand candidates, on a block of one.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from inferometer.blocks.model import is_moe
+from inferometer.cost.backend import CostBackend, create_backend
+from inferometer.cost.schedulers import Overlap, find_scheduler
+from inferometer.errors import InferometerError
+from inferometer.estimate.candidates import GROUP_OF, Block, Index, Placements, Shardings, make_shardings
+from inferometer.estimate.diagnose import diagnose
+from inferometer.estimate.legality import broken_rules
+from inferometer.estimate.precision import resolve_precision
+from inferometer.estimate.record import Record, read_record, scalar
+from inferometer.estimate.result import Estimate, MemoryLines, OpRow
+from inferometer.estimate.space import enumerate_space
+from inferometer.estimate.step import Problem, Step, StepModel
+from inferometer.graph.ops import OpKind
+from inferometer.memory.footprint import Reserve, footprint
+from inferometer.specs.deployment import Deployment, EngineSpec, Placement, RolePlacement, Sizes, Workload
+from inferometer.specs.hardware import Machine
+from inferometer.specs.model import ModelSpec
+
+IDEAL = EngineSpec(name="ideal", version="")
+
+
+def make_problem(
+    model: ModelSpec,
+    machine: Machine,
+    workload: Workload,
+    *,
+    engine: EngineSpec = IDEAL,
+    backend: CostBackend | str = "roofline",
+    scheduler: str = "overlap",
+    overlap: Overlap | None = None,
+    reserve: Reserve | None = None,
+) -> Problem:
+    """Return everything about an estimate but the candidates.
+
+    Raises InferometerError where the backend cannot price the chip, or the chip has no arithmetic for a format.
+    """
+    chosen = create_backend(backend) if isinstance(backend, str) else backend
+    for kind in OpKind:
+        support = chosen.supports(kind, machine.chip)
+        if not support.ok:
+            raise InferometerError(f"backend {chosen.name} cannot price {kind} on {machine.chip.id}: {support.reason}")
+    visible = float(machine.chip.memory_bytes)
+    return Problem(
+        model=model,
+        machine=machine,
+        workload=workload,
+        engine=engine,
+        backend=chosen,
+        scheduler=find_scheduler(scheduler),
+        overlap=overlap or Overlap(),
+        precision=resolve_precision(model, machine.chip),
+        room_bytes=visible - (reserve or Reserve()).of(visible),
+    )
+
+
+class Candidates(NamedTuple):
+    """One sharding and its placements, as the step model takes them."""
+
+    shardings: Shardings
+    placements: Placements
+    fits: float
+    """Sequences a DPA rank can hold."""
+    memory: tuple[float, float]
+    """Weights and KV a sequence, bytes of a chip of the fullest stage."""
+
+
+def estimate(problem: Problem, deployment: Deployment) -> Estimate:
+    """Return the estimate of one deployment.
+
+    `deployment.placement` None takes the cheapest placement, `deployment.batch` None the most that fits (1 where
+    nothing does). What is illegal or does not fit is still priced where it can be, with `reasons`.
+
+    Raises InferometerError where the sizes do not multiply to the machine's chips or a placement does not exist.
+    """
+    sizes = deployment.sizes
+    found = _candidates(problem, sizes)
+    ranks = sizes.r * sizes.dpa
+    most = max(found.fits, 1.0) if np.isfinite(found.fits) else 1.0
+    batch = deployment.batch if deployment.batch is not None else int(min(most, 1 << 24)) * ranks
+    if batch < 1:
+        raise InferometerError(f"batch {batch}: at least 1 sequence must be in flight")
+    sequences = -(-batch // ranks)
+    pairs = np.arange(found.placements.start[1])[:, None]
+    if deployment.placement is not None:
+        pairs = pairs[_matching(found.placements, deployment.placement)][None, :]
+    step_model = StepModel(problem=problem, shardings=found.shardings, placements=found.placements, record=True)
+    columns = (np.zeros(1, dtype=np.intp), np.full((1, 1), float(sequences)))
+    step_s = np.broadcast_to(step_model.price(Block(*columns, pairs)).step_s, (len(pairs), 1, 1))
+    pair = pairs[int(np.argmin(step_s[:, 0, 0]))][None, :]
+    step = step_model.price(Block(*columns, pair))
+    return _result(problem, deployment, _Priced(step_model, step, found, int(pair[0, 0]), batch, sequences, len(pairs)))
+
+
+def _candidates(problem: Problem, sizes: Sizes) -> Candidates:
+    n_chips = problem.machine.fabric.n_chips
+    moe = is_moe(problem.model)
+    fixed = {"r": sizes.r, "pp": sizes.pp, "dpa": sizes.dpa, "tp": sizes.tp, "dcp": sizes.dcp}
+    if moe:
+        fixed |= {"ep": sizes.ep, "etp": sizes.etp}
+    _check_products(sizes, n_chips, moe=moe)
+    columns, placements = enumerate_space(problem.machine.fabric, moe=moe, fixed=fixed)
+    if not len(columns["tp"]):
+        raise InferometerError(f"sizes {_spelled(sizes)} cannot be placed on {problem.machine.label}")
+    if sizes.pp > len(problem.model.layers):
+        raise InferometerError(f"PP={sizes.pp} exceeds the {len(problem.model.layers)} layers of {problem.model.name}")
+    shardings = make_shardings(problem.model, columns, problem.engine.partition)
+    held = footprint(
+        problem.model, columns, shardings.multiplicities, length=problem.max_length, room_bytes=problem.room_bytes
+    )
+    fits = float(held.sequences()[0])
+    worst = int(held.worst_stage(np.array([max(fits, 1.0) if np.isfinite(fits) else 1.0]))[0])
+    memory = (float(held.weights_bytes[worst, 0]), float(held.kv_bytes_per_sequence[worst, 0]))
+    return Candidates(shardings, placements, fits, memory)
+
+
+def _spelled(sizes: Sizes) -> str:
+    return ",".join(f"{k.upper()}={getattr(sizes, k)}" for k in ("r", "pp", "dpa", "tp", "ep", "etp", "dcp"))
+
+
+def _check_products(sizes: Sizes, n_chips: int, *, moe: bool) -> None:
+    attention = sizes.r * sizes.pp * sizes.dpa * sizes.tp
+    if attention != n_chips:
+        raise InferometerError(
+            f"R x PP x DPA x TP = {sizes.r} x {sizes.pp} x {sizes.dpa} x {sizes.tp} = {attention}, "
+            f"but the machine has {n_chips} chips"
+        )
+    experts = sizes.r * sizes.pp * sizes.ep * sizes.etp
+    if moe and experts != n_chips:
+        raise InferometerError(
+            f"R x PP x EP x ETP = {sizes.r} x {sizes.pp} x {sizes.ep} x {sizes.etp} = {experts}, "
+            f"but the machine has {n_chips} chips"
+        )
+    if not moe and (sizes.dpa, sizes.ep, sizes.etp) != (1, 1, 1):
+        raise InferometerError("a dense model has DPA = EP = ETP = 1; write data parallel replicas as R")
+    if sizes.tp % sizes.dcp:
+        raise InferometerError(f"DCP={sizes.dcp} must divide TP={sizes.tp}")
+
+
+def placement_of(placements: Placements, sharding: int, pair: int) -> Placement:
+    """Return where the roles of a pair lie, as a spec."""
+    roles = {}
+    for role in GROUP_OF:
+        spans = placements.signature(role, sharding, pair)
+        if any(factor > 1 for factor, _ in spans):
+            roles[role] = RolePlacement(factors=tuple(f for f, _ in spans), strides=tuple(s for _, s in spans))
+    return Placement(roles=roles)
+
+
+def _matching(placements: Placements, wanted: Placement) -> Index:
+    """Return the first pair whose roles have the factors wanted; roles not named are free."""
+    for pair in range(int(placements.start[1])):
+        have = placement_of(placements, 0, pair).roles
+        if all(_same(have.get(role), place) for role, place in wanted.roles.items()):
+            return np.array([pair], dtype=np.intp)
+    raise InferometerError("no placement of these sizes has the factors asked for")
+
+
+def _same(have: RolePlacement | None, want: RolePlacement) -> bool:
+    factors = have.factors if have else tuple(1 for _ in want.factors)
+    return factors == want.factors
+
+
+class _Priced(NamedTuple):
+    model: StepModel
+    step: Step
+    found: Candidates
+    pair: int
+    batch: int
+    sequences: int
+    placements: int
+
+
+def _result(problem: Problem, deployment: Deployment, priced: _Priced) -> Estimate:
+    sizes, step = deployment.sizes, priced.step
+    residual = min(step.residual_s, key=lambda item: scalar(item[1]))[0]
+    record = _read(priced, residual)
+    micro = min(sizes.pp, priced.sequences)
+    step_s = scalar(step.step_s)
+    band = problem.backend.band()
+    weights, kv = priced.found.memory
+    visible = float(problem.machine.chip.memory_bytes)
+    memory = MemoryLines(
+        visible_bytes=visible,
+        reserve_bytes=visible - problem.room_bytes,
+        weights_bytes=weights,
+        kv_bytes_per_sequence=kv,
+        sequences=priced.sequences,
+        fits_sequences=priced.found.fits,
+    )
+    columns = priced.found.shardings.sizes
+    rules = [r for r in broken_rules(problem.model, problem.engine, columns) if bool(np.asarray(r.broken).any())]
+    reasons = [f"{rule.name}: {rule.advice}" for rule in rules]
+    reasons += memory_reasons(memory)
+    useful_compute, useful_memory, flops = _useful(problem, record.ops)
+    available = sizes.pp * step_s
+    return Estimate(
+        sizes=sizes,
+        placement=placement_of(priced.found.placements, 0, priced.pair),
+        placements_priced=priced.placements,
+        batch=priced.batch,
+        sequences=priced.sequences,
+        microbatches=micro,
+        step_s=step_s,
+        low_s=step_s * band.low,
+        high_s=step_s * band.high,
+        basis=problem.backend.basis,
+        band_source=band.source,
+        busy_s=_busiest_stage(step, micro),
+        mfu=micro * useful_compute / available,
+        mbu=micro * useful_memory / available,
+        useful_flops=micro * flops * sizes.dpa * sizes.tp,
+        memory=memory,
+        widened=problem.precision.widened,
+        diagnostics=diagnose(problem, sizes, priced.found.fits),
+        reasons=tuple(dict.fromkeys(reasons)),
+        residual=residual,
+        ops=record.ops,
+        choices=record.choices,
+    )
+
+
+def memory_reasons(memory: MemoryLines) -> list[str]:
+    """Return why the weights or the sequences asked for do not fit; nothing where they do."""
+    gib = 2.0**30
+    free = memory.visible_bytes - memory.reserve_bytes - memory.weights_bytes
+    if free < 0:
+        return [f"weights-do-not-fit: {-free / gib:.2f} GiB a chip too many; shard over more chips or quantise"]
+    if memory.fits_sequences < 1:
+        lacks = memory.kv_bytes_per_sequence - free
+        return [f"no-room-for-kv: one sequence lacks {lacks / gib:.2f} GiB a chip; shorten it or shard further"]
+    if memory.sequences > memory.fits_sequences:
+        return [f"batch-does-not-fit: {memory.sequences:.0f} sequences a rank, room for {memory.fits_sequences:.0f}"]
+    return []
+
+
+def _read(priced: _Priced, residual: str) -> Record:
+    model = priced.model
+    if model.graph is None or model.pricer is None:
+        raise AssertionError("nothing was recorded")
+    counts = model.shardings.stage_counts[:, 0]
+    times = (model.shardings.multiplicities[:, :, 0] * counts[:, None]).sum(axis=0)
+    return read_record(model.graph, model.pricer, times.tolist(), residual)
+
+
+def _busiest_stage(step: Step, micro: int) -> dict[str, float]:
+    index = max(range(len(step.stages)), key=lambda i: scalar(step.stage_s[i]))
+    busy = step.stages[index]
+    parts = {"compute": busy.compute_s, "memory": busy.memory_s, "network": busy.network_s}
+    return {name: micro * scalar(column) for name, column in parts.items()} | {"overhead": 0.0}
+
+
+def _useful(problem: Problem, ops: tuple[OpRow, ...]) -> tuple[float, float, float]:
+    """Return, summed over all stages for one microbatch and a chip: useful compute s, weight and KV s, useful flops."""
+    chip = problem.machine.chip
+    compute = moved = flops = 0.0
+    for op in ops:
+        times = op.layers * op.share
+        if op.flops:
+            useful = op.flops / op.replication * times
+            flops += useful
+            compute += useful / chip.peak_flops_per_s[op.dtype]
+        moved += (op.traffic_bytes.get("weights", 0.0) + op.traffic_bytes.get("kv", 0.0)) * times
+    return compute, moved / chip.memory_bytes_per_s, flops

@@ -1,0 +1,125 @@
+"""What an estimate of one deployment says, with the parts it is made of."""
+
+from dataclasses import dataclass, field
+
+from inferometer.specs.deployment import Placement, Sizes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpRow:
+    """One operation as run: counts of the busiest chip for one layer and one microbatch."""
+
+    name: str
+    kind: str
+    """An op kind, or the kind of a collective."""
+    segment: str
+    layers: int
+    """Times it runs over the whole model."""
+    shape: str
+    dtype: str
+    flops: float
+    replication: float
+    traffic_bytes: dict[str, float]
+    """weights, kv, state, activations, message."""
+    seconds: float
+    compute_s: float
+    memory_s: float
+    network_s: float
+    share: float
+    """Share of the passes it has these counts in."""
+    plan: str
+    """The choices it was taken under, or the algorithm of a collective."""
+
+    @property
+    def bound(self) -> str:
+        """What limits it: compute, memory or network."""
+        if self.network_s > 0:
+            return "network"
+        return "compute" if self.compute_s > self.memory_s else "memory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceRow:
+    """One Choice as taken, priced stand-alone for one layer (the residual layout: for the whole model)."""
+
+    name: str
+    segment: str
+    plan: str
+    seconds: float
+    beaten: dict[str, float]
+    """Plan -> seconds of those it beat; forbidden ones left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryLines:
+    """Bytes of one chip of the fullest stage."""
+
+    visible_bytes: float
+    reserve_bytes: float
+    weights_bytes: float
+    kv_bytes_per_sequence: float
+    sequences: float
+    """Sequences a DPA rank holds."""
+    fits_sequences: float
+    """Sequences a DPA rank could hold; below 1 nothing fits."""
+
+    @property
+    def kv_bytes(self) -> float:
+        """KV of all sequences."""
+        return self.kv_bytes_per_sequence * self.sequences
+
+    @property
+    def free_bytes(self) -> float:
+        """What is left; negative where it does not fit."""
+        return self.visible_bytes - self.reserve_bytes - self.weights_bytes - self.kv_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostic:
+    """Something the user should know, by name, with what to change."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """One deployment, priced. Seconds are of one pass: a decode step, or a prefill of the whole batch."""
+
+    sizes: Sizes
+    placement: Placement
+    placements_priced: int
+    batch: int
+    """Sequences in flight over the whole deployment."""
+    sequences: int
+    """B: sequences of a DPA rank."""
+    microbatches: int
+    step_s: float
+    low_s: float
+    high_s: float
+    basis: str
+    band_source: str
+    busy_s: dict[str, float]
+    """compute, memory, network, overhead of a whole pass through the slowest stage."""
+    mfu: float
+    mbu: float
+    useful_flops: float
+    """Of the whole pass of one replica, GEMMs and attention cores."""
+    memory: MemoryLines
+    widened: tuple[str, ...]
+    diagnostics: tuple[Diagnostic, ...]
+    reasons: tuple[str, ...]
+    """Why it is not feasible; empty where it is."""
+    residual: str
+    ops: tuple[OpRow, ...] = field(default=())
+    choices: tuple[ChoiceRow, ...] = field(default=())
+
+    @property
+    def feasible(self) -> bool:
+        """Whether it is legal and fits."""
+        return not self.reasons
+
+    @property
+    def bound(self) -> str:
+        """The fullest resource of the slowest stage."""
+        return max(self.busy_s, key=lambda k: self.busy_s[k])
