@@ -1,0 +1,289 @@
+"""Finds the best deployments of one model on one machine.
+
+Every legal sharding, every placement of it, every Choice, and batches from 1 to the most that fits are priced in
+blocks of columns; each sharding keeps its best batch and placement. With an SLO, the last batch that keeps it gives a
+lower bound, and only shardings whose upper bound reaches the k-th best are refined, by integer bisection between two
+priced batches (valid as far as step time does not fall when the batch grows).
+
+Letters: m shardings, G batches, P placements, B sequences of a DPA rank.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from inferometer.blocks.model import is_moe
+from inferometer.errors import unknown_name
+from inferometer.estimate.candidates import Block, Index, Placements, Shardings, make_shardings
+from inferometer.estimate.estimate import estimate
+from inferometer.estimate.legality import broken_rules
+from inferometer.estimate.space import enumerate_space
+from inferometer.estimate.step import Problem, StepModel
+from inferometer.graph.ops import Column, Mask
+from inferometer.memory.footprint import Footprint, footprint
+from inferometer.search.grid import blocks, pairs_of
+from inferometer.search.result import Found, Progress, SearchResult, Slo
+from inferometer.specs.deployment import Deployment
+
+OBJECTIVES = ("tok_per_s_per_chip", "tok_per_s", "tok_per_s_per_user", "ttft")
+
+
+@dataclass(slots=True, kw_only=True)
+class Best:
+    """Each sharding's best candidate so far, columns (m,)."""
+
+    score: Column
+    sequences: Column
+    bound: Column
+    """No batch of this sharding scores more; with no SLO, the score itself."""
+    ceiling: Column
+    """First priced batch above `sequences` that misses the SLO; `sequences` + 1 where none is in between."""
+    fastest_s: Column
+    """Least step time of any batch."""
+
+
+@dataclass(slots=True)
+class Search:
+    """One search under way."""
+
+    problem: Problem
+    shardings: Shardings
+    placements: Placements
+    limit_s: float
+    by: str
+    batch: int | None
+    model: StepModel
+    best: Best
+    rows: int = 0
+    candidates: int = 0
+
+    def step_s(self, block: Block) -> Column:
+        """Return the least step time over placements, (m, G)."""
+        step_s = self.model.price(block).step_s
+        return np.broadcast_to(step_s, (len(step_s) if step_s.ndim == 3 else 1, *block.sequences.shape)).min(axis=0)
+
+    def score(self, sharding: Index, sequences: Column, step_s: Column) -> Column:
+        """Return the objective, (m, G); larger is better."""
+        if self.by == "ttft":
+            return -step_s
+        if self.by == "tok_per_s_per_user":
+            return 1 / step_s
+        ranks = (self.shardings.sizes["r"] * self.shardings.sizes["dpa"])[sharding, None]
+        in_flight = ranks * sequences if self.batch is None else np.full_like(step_s, float(self.batch))
+        work = self.problem.workload
+        tokens = in_flight * (work.isl if work.phase == "prefill" else 1)
+        chips = self.problem.machine.fabric.n_chips if self.by == "tok_per_s_per_chip" else 1
+        return tokens / (step_s * chips)
+
+    def take(self, block: Block) -> None:
+        """Price a block and keep each sharding's best."""
+        step_s = self.step_s(block)
+        at, sequences = block.sharding, block.sequences
+        score = self.score(at, sequences, step_s)
+        passing = step_s <= self.limit_s
+        kept = np.where(passing, score, -np.inf)
+        column = np.argmax(kept, axis=1)
+        row = np.arange(len(at))
+        self.best.score[at] = kept[row, column]
+        self.best.sequences[at] = sequences[row, column]
+        self.best.fastest_s[at] = step_s.min(axis=1)
+        self.best.bound[at], self.best.ceiling[at] = self._bounds(passing, sequences, score, kept)
+        ways = self.placements.start[at + 1] - self.placements.start[at]
+        batches = 1 + np.count_nonzero(np.diff(sequences, axis=1), axis=1)
+        self.rows += int(batches.sum())
+        self.candidates += int((ways * batches).sum())
+
+    def _bounds(self, passing: Mask, sequences: Column, score: Column, kept: Column) -> tuple[Column, Column]:
+        """Return (bound, ceiling) of each sharding, (m,).
+
+        Between a passing batch b and the next priced one c, a batch takes at least the step time of b, so it
+        scores less than score(b) c / b.
+        """
+        row = np.arange(len(sequences))
+        last = passing.shape[1] - 1 - np.argmax(passing[:, ::-1], axis=1)
+        after = np.minimum(last + 1, passing.shape[1] - 1)
+        floor, ceiling = sequences[row, last], np.maximum(sequences[row, after], sequences[row, last] + 1)
+        open_ended = (self.by in ("tok_per_s_per_chip", "tok_per_s")) & (ceiling > floor + 1) & passing.any(axis=1)
+        gain = np.where(open_ended, score[row, last] * (ceiling - 1) / floor, -np.inf)
+        return np.maximum(kept.max(axis=1), gain), np.where(open_ended, ceiling, floor + 1)
+
+    def refine(self, top: int) -> None:
+        """Bisect the batches of every sharding that may still reach the `top` best."""
+        best = self.best
+        order = np.sort(best.score)[::-1]
+        reach = order[min(top, len(order)) - 1] if len(order) else np.inf
+        at = np.flatnonzero((best.bound >= reach) & (best.bound > best.score) & np.isfinite(best.bound))
+        if not len(at):
+            return
+        ways = np.diff(self.placements.start)[at]
+        for group in np.array_split(at[np.argsort(ways, kind="stable")], max(1, len(at) // 256)):
+            self._bisect(group)
+
+    def _bisect(self, at: Index) -> None:
+        best = self.best
+        pairs = pairs_of(at, self.placements)
+        passing = best.sequences[at].copy()
+        failing = best.ceiling[at].copy()
+        while (failing - passing > 1).any():
+            middle = np.floor((passing + failing) / 2)[:, None]
+            step_s = self.step_s(Block(at, middle, pairs))
+            keeps = step_s[:, 0] <= self.limit_s
+            score = self.score(at, middle, step_s)[:, 0]
+            open_ = failing - passing > 1
+            better = open_ & keeps & (score > best.score[at])
+            best.score[at] = np.where(better, score, best.score[at])
+            best.sequences[at] = np.where(better, middle[:, 0], best.sequences[at])
+            passing = np.where(open_ & keeps, middle[:, 0], passing)
+            failing = np.where(open_ & ~keeps, middle[:, 0], failing)
+            self.rows += int(open_.sum())
+            self.candidates += int((np.diff(self.placements.start)[at] * open_).sum())
+
+
+def search(
+    problem: Problem,
+    *,
+    fixed: Mapping[str, int] | None = None,
+    batch: int | None = None,
+    slo: Slo | None = None,
+    by: str = "tok_per_s_per_chip",
+    top: int = 10,
+    progress: Callable[[Progress], None] | None = None,
+) -> SearchResult:
+    """Return the `top` shardings with their best placement and batch, best first.
+
+    `fixed` pins role sizes, `batch` the sequences in flight over the deployment; `by` is one of OBJECTIVES.
+    Raises UnknownNameError for an unknown objective.
+    """
+    if by not in OBJECTIVES:
+        raise unknown_name("order", by, OBJECTIVES)
+    started = time.perf_counter()
+    keep_heap()
+    sizes, placements = enumerate_space(problem.machine.fabric, moe=is_moe(problem.model), fixed=fixed)
+    legal, lost = _legal(problem, sizes)
+    safe = {name: np.where(legal, column, 1.0) for name, column in sizes.items()}
+    shardings = replace(make_shardings(problem.model, safe, problem.engine.partition), sizes=sizes)
+    held = footprint(
+        problem.model, safe, shardings.multiplicities, length=problem.max_length, room_bytes=problem.room_bytes
+    )
+    fits = np.where(legal, held.sequences(), -1.0)
+    most = fits if batch is None else _fixed_batch(sizes, fits, batch)
+    if (legal & (most < 1)).any():
+        lost["does-not-fit"] = int((legal & (most < 1)).sum())
+    under_way = _start(problem, shardings, placements, slo=slo, by=by, batch=batch)
+    _price_all(under_way, most, progress)
+    if slo is not None and batch is None:
+        under_way.refine(top)
+    missed = int(((most >= 1) & ~np.isfinite(under_way.best.score)).sum())
+    if missed:
+        lost["misses-slo"] = missed
+    found = _winners(under_way, top)
+    nearest = None if found else _nearest(under_way, legal, held)
+    return SearchResult(
+        found=found,
+        nearest=nearest,
+        shardings=len(shardings),
+        lost=lost,
+        rows=under_way.rows,
+        candidates=under_way.candidates,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def keep_heap() -> None:
+    """Ask the C allocator to keep freed memory: glibc raises its mmap threshold to the largest block freed.
+
+    Columns of a few hundred kB would else be mapped and unmapped at every sum, which costs more than the sums.
+    The block is never touched, so it takes no memory; other allocators are not affected.
+    """
+    np.empty(31 << 20, dtype=np.uint8)
+
+
+def _legal(problem: Problem, sizes: Mapping[str, Column]) -> tuple[Mask, dict[str, int]]:
+    """Return where no rule is broken, and how many shardings the first broken rule of each cost."""
+    legal = np.ones(sizes["tp"].shape, dtype=np.bool_)
+    lost: dict[str, int] = {}
+    for rule in broken_rules(problem.model, problem.engine, sizes):
+        newly = int((legal & rule.broken).sum())
+        if newly:
+            lost[rule.name] = lost.get(rule.name, 0) + newly
+        legal &= ~rule.broken
+    return legal, lost
+
+
+def _fixed_batch(sizes: Mapping[str, Column], fits: Column, batch: int) -> Column:
+    """Return ceil(batch / (R x DPA)) where that fits, else -1."""
+    each = np.ceil(batch / (sizes["r"] * sizes["dpa"]))
+    return np.where(each <= fits, each, -1.0)
+
+
+def _start(
+    problem: Problem, shardings: Shardings, placements: Placements, *, slo: Slo | None, by: str, batch: int | None
+) -> Search:
+    limit = None if slo is None else (slo.ttft_s if problem.workload.phase == "prefill" else slo.tpot_s)
+    n = len(shardings)
+    return Search(
+        problem=problem,
+        shardings=shardings,
+        placements=placements,
+        limit_s=np.inf if limit is None else limit,
+        by=by,
+        batch=batch,
+        model=StepModel(problem=problem, shardings=shardings, placements=placements),
+        best=Best(
+            score=np.full(n, -np.inf),
+            sequences=np.ones(n),
+            bound=np.full(n, -np.inf),
+            ceiling=np.ones(n),
+            fastest_s=np.full(n, np.inf),
+        ),
+    )
+
+
+def _price_all(under_way: Search, most: Column, progress: Callable[[Progress], None] | None) -> None:
+    total, done = int((most >= 1).sum()), 0
+    kinds = (under_way.shardings.stage_counts > 0).sum(axis=0)
+    for block in blocks(most, under_way.placements, kinds, fixed=under_way.batch is not None):
+        under_way.take(block)
+        done += len(block.sharding)
+        if progress is not None:
+            best = float(under_way.best.score.max())
+            progress(
+                Progress(
+                    machine=f"{under_way.problem.machine.chip.id} {under_way.problem.machine.label}",
+                    candidates=under_way.candidates,
+                    shardings_done=done,
+                    shardings=total,
+                    best=best if np.isfinite(best) else float("nan"),
+                )
+            )
+
+
+def _found(under_way: Search, sharding: int, sequences: float, score: float) -> Found:
+    sizes = under_way.shardings.at(sharding)
+    batch = under_way.batch or int(sequences) * sizes.r * sizes.dpa
+    priced = estimate(under_way.problem, Deployment(sizes=sizes, batch=batch))
+    return Found(problem=under_way.problem, estimate=priced, score=score)
+
+
+def _winners(under_way: Search, top: int) -> tuple[Found, ...]:
+    best = under_way.best
+    order = np.argsort(-best.score, kind="stable")[:top]
+    return tuple(
+        _found(under_way, int(i), float(best.sequences[i]), float(best.score[i])) for i in order if np.isfinite(best.score[i])
+    )
+
+
+def _nearest(under_way: Search, legal: Mask, held: Footprint) -> Found | None:
+    """Return the deployment that misses by least: the fastest if some fit, else the one that lacks fewest bytes."""
+    if not legal.any():
+        return None
+    fastest = under_way.best.fastest_s
+    if np.isfinite(fastest).any():
+        index = int(np.argmin(fastest))
+        near = _found(under_way, index, 1.0, float("-inf"))
+        text = f"misses-slo: a step takes {near.estimate.step_s * 1e3:.2f} ms, the limit is {under_way.limit_s * 1e3:.2f} ms"
+        return replace(near, estimate=replace(near.estimate, reasons=(*near.estimate.reasons, text)))
+    lacks = (held.weights_bytes + held.kv_bytes_per_sequence).max(axis=0)
+    return _found(under_way, int(np.argmin(np.where(legal, lacks, np.inf))), 1.0, float("-inf"))
