@@ -19,7 +19,7 @@ from inferometer.estimate.record import Record, read_record, scalar
 from inferometer.estimate.result import Estimate, MemoryLines, OpRow
 from inferometer.estimate.space import enumerate_space
 from inferometer.estimate.step import Problem, Step, StepModel
-from inferometer.graph.ops import OpKind
+from inferometer.graph.ops import Column, OpKind
 from inferometer.memory.footprint import Reserve, footprint
 from inferometer.specs.deployment import Deployment, EngineSpec, Placement, RolePlacement, Sizes, Workload
 from inferometer.specs.hardware import Machine
@@ -93,11 +93,10 @@ def estimate(problem: Problem, deployment: Deployment) -> Estimate:
     if deployment.placement is not None:
         pairs = pairs[_matching(found.placements, deployment.placement)][None, :]
     step_model = StepModel(problem=problem, shardings=found.shardings, placements=found.placements, record=True)
-    columns = (np.zeros(1, dtype=np.intp), np.full((1, 1), float(sequences)))
-    step_s = np.broadcast_to(step_model.price(Block(*columns, pairs)).step_s, (len(pairs), 1, 1))
-    pair = pairs[int(np.argmin(step_s[:, 0, 0]))][None, :]
-    step = step_model.price(Block(*columns, pair))
-    return _result(problem, deployment, _Priced(step_model, step, found, int(pair[0, 0]), batch, sequences, len(pairs)))
+    block = Block(np.zeros(1, dtype=np.intp), np.full((1, 1), float(sequences)), pairs)
+    step = step_model.price(block)
+    cheapest = int(np.argmin(step.step_s.reshape(-1)))
+    return _result(problem, deployment, _Priced(step_model, step, found, block, cheapest, batch, sequences))
 
 
 def _candidates(problem: Problem, sizes: Sizes) -> Candidates:
@@ -173,18 +172,22 @@ class _Priced(NamedTuple):
     model: StepModel
     step: Step
     found: Candidates
-    pair: int
+    block: Block
+    placement: int
     batch: int
     sequences: int
-    placements: int
+
+    def at(self, column: Column) -> float:
+        """Return the value of a column at the placement taken."""
+        return scalar(column, self.placement)
 
 
 def _result(problem: Problem, deployment: Deployment, priced: _Priced) -> Estimate:
     sizes, step = deployment.sizes, priced.step
-    residual = min(step.residual_s, key=lambda item: scalar(item[1]))[0]
+    residual = min(step.residual_s, key=lambda item: priced.at(item[1]))[0]
     record = _read(priced, residual)
     micro = min(sizes.pp, priced.sequences)
-    step_s = scalar(step.step_s)
+    step_s = priced.at(step.step_s)
     band = problem.backend.band()
     weights, kv = priced.found.memory
     visible = float(problem.machine.chip.memory_bytes)
@@ -204,8 +207,8 @@ def _result(problem: Problem, deployment: Deployment, priced: _Priced) -> Estima
     available = sizes.pp * step_s
     return Estimate(
         sizes=sizes,
-        placement=placement_of(priced.found.placements, 0, priced.pair),
-        placements_priced=priced.placements,
+        placement=placement_of(priced.found.placements, 0, int(priced.block.pairs[priced.placement, 0])),
+        placements_priced=len(priced.block.pairs),
         batch=priced.batch,
         sequences=priced.sequences,
         microbatches=micro,
@@ -214,7 +217,7 @@ def _result(problem: Problem, deployment: Deployment, priced: _Priced) -> Estima
         high_s=step_s * band.high,
         basis=problem.backend.basis,
         band_source=band.source,
-        busy_s=_busiest_stage(step, micro),
+        busy_s=_busiest_stage(priced, micro),
         mfu=micro * useful_compute / available,
         mbu=micro * useful_memory / available,
         useful_flops=micro * flops * sizes.dpa * sizes.tp,
@@ -248,14 +251,15 @@ def _read(priced: _Priced, residual: str) -> Record:
         raise AssertionError("nothing was recorded")
     counts = model.shardings.stage_counts[:, 0]
     times = (model.shardings.multiplicities[:, :, 0] * counts[:, None]).sum(axis=0)
-    return read_record(model.graph, model.pricer, times.tolist(), residual)
+    return read_record(model.graph, model.pricer, priced.placement, times.tolist(), residual)
 
 
-def _busiest_stage(step: Step, micro: int) -> dict[str, float]:
-    index = max(range(len(step.stages)), key=lambda i: scalar(step.stage_s[i]))
+def _busiest_stage(priced: _Priced, micro: int) -> dict[str, float]:
+    step = priced.step
+    index = max(range(len(step.stages)), key=lambda i: priced.at(step.stage_s[i]))
     busy = step.stages[index]
     parts = {"compute": busy.compute_s, "memory": busy.memory_s, "network": busy.network_s}
-    return {name: micro * scalar(column) for name, column in parts.items()} | {"overhead": 0.0}
+    return {name: micro * priced.at(column) for name, column in parts.items()} | {"overhead": 0.0}
 
 
 def _useful(problem: Problem, ops: tuple[OpRow, ...]) -> tuple[float, float, float]:

@@ -3,9 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import numpy as np
-
-from inferometer.estimate.pricer import Pricer, total
+from inferometer.estimate.pricer import Cost, Pricer
 from inferometer.estimate.result import ChoiceRow, OpRow
 from inferometer.graph.ops import Choice, Column, Graph, Message, Node, Work
 
@@ -20,14 +18,17 @@ class Record(NamedTuple):
     choices: tuple[ChoiceRow, ...]
 
 
-def scalar(column: Column) -> float:
-    """Return the one value of a column of one candidate."""
-    return float(np.asarray(column).reshape(-1)[0])
+def scalar(column: Column, index: int = 0) -> float:
+    """Return a value of a column of one row; `index` counts along its first axis where it has placements."""
+    return float(column.reshape(-1)[index if column.size > 1 else 0])
 
 
-def read_record(graph: Graph, pricer: Pricer, times: Iterable[float], residual: str) -> Record:
-    """Return every op and Choice of a graph under one residual layout; `times` counts segments over the model."""
-    reader = _Reader(pricer)
+def read_record(graph: Graph, pricer: Pricer, placement: int, times: Iterable[float], residual: str) -> Record:
+    """Return every op and Choice of a priced block of one row, at one placement and residual layout.
+
+    `times` counts segments over the model.
+    """
+    reader = _Reader(pricer, placement)
     for segment, count in zip(graph.segments, times, strict=True):
         if count:
             for node in (*segment.nodes, *segment.edges[residual]):
@@ -35,11 +36,23 @@ def read_record(graph: Graph, pricer: Pricer, times: Iterable[float], residual: 
     return Record(tuple(reader.ops), tuple(reader.choices))
 
 
+class _Priced(NamedTuple):
+    name: str
+    seconds: float
+    nodes: tuple[Node, ...]
+
+
 class _Reader:
-    def __init__(self, pricer: Pricer) -> None:
+    def __init__(self, pricer: Pricer, placement: int) -> None:
         self.pricer = pricer
+        self.placement = placement
         self.ops: list[OpRow] = []
         self.choices: list[ChoiceRow] = []
+
+    def seconds(self, cost: Cost) -> float:
+        """Return the seconds of ops and messages one after another, at the placement."""
+        at = self.pricer.spaces.position(cost.space, self.placement)
+        return scalar(cost.busy.work_s, at) + scalar(cost.busy.network_s, at)
 
     def walk(self, node: Node, segment: str, layers: int, plan: str) -> None:
         if isinstance(node, Work):
@@ -73,12 +86,11 @@ class _Reader:
         )
 
     def _message(self, node: Message, segment: str, layers: int) -> OpRow | None:
-        seconds = scalar(self.pricer.price_node(node).busy.network_s)
+        seconds = self.seconds(self.pricer.price_node(node))
         if seconds == 0:
             return None
-        size = scalar(node.message_bytes)
         return OpRow(
-            name=f"{node.name}" if "(" in node.name else f"{node.name}({node.role})",
+            name=node.name if "(" in node.name else f"{node.name}({node.role})",
             kind=str(node.kind),
             segment=segment,
             layers=layers,
@@ -86,23 +98,27 @@ class _Reader:
             dtype="",
             flops=0.0,
             replication=1.0,
-            traffic_bytes={"message": size},
+            traffic_bytes={"message": scalar(node.message_bytes)},
             seconds=seconds,
             compute_s=0.0,
             memory_s=0.0,
             network_s=seconds,
             share=1.0,
-            plan=self.pricer.algorithm(node),
+            plan=self.pricer.algorithm(node, self.placement),
         )
 
     def _choice(self, node: Choice, segment: str, layers: int, plan: str) -> None:
-        priced = self._plans(node)
-        if not priced:
-            return
-        best = min(priced, key=lambda p: p.seconds)
-        distinct = {p.seconds for p in priced}
-        if len(priced) > 1 and (len(distinct) > 1 or best.seconds > 0):
-            ranked = sorted((p for p in priced if p is not best), key=lambda p: p.seconds)
+        allowed = self.pricer.allows.get(node.name)
+        plans = [
+            _Priced(p.name, self.seconds(self.pricer.price(p.nodes)), p.nodes)
+            for p in node.plans
+            if allowed is None or p.name in allowed
+        ]
+        taken = min(plans, key=lambda p: p.seconds)
+        written = self._written_out(node, plans)
+        best = min(written, key=lambda p: p.seconds)
+        ranked = sorted((p for p in written if p is not best), key=lambda p: p.seconds)
+        if ranked and ranked[-1].seconds > 0:
             self.choices.append(
                 ChoiceRow(
                     name=node.name,
@@ -112,36 +128,28 @@ class _Reader:
                     beaten={p.name: p.seconds for p in ranked[:MOST_PLANS]},
                 )
             )
-        taken = self._taken(node)
-        label = "" if node.name == "reshard" else f"{node.name}={taken.name}"
+        label = plan if node.name == "reshard" else f"{node.name}={taken.name}"
         for inner in taken.nodes:
-            self.walk(inner, segment, layers, label or plan)
-
-    def _taken(self, node: Choice) -> "_Priced":
-        """Return the plan that pricing took: the first of the cheapest that the engine allows."""
-        allowed = self.pricer.allows.get(node.name)
-        plans = [p for p in node.plans if allowed is None or p.name in allowed]
-        costs = [_Priced(p.name, scalar(total(self.pricer.price(p.nodes).busy)), p.nodes) for p in plans]
-        return min(costs, key=lambda p: p.seconds)
-
-    def _plans(self, node: Choice) -> "list[_Priced]":
-        """Return every plan of a Choice; a reshard's with its nested ways on written out."""
-        allowed = self.pricer.allows.get(node.name)
-        found: list[_Priced] = []
-        for plan in node.plans:
-            if allowed is not None and plan.name not in allowed:
+            if not (node.name == "reshard" and isinstance(inner, Choice)):
+                self.walk(inner, segment, layers, label)
                 continue
-            seconds = scalar(total(self.pricer.price(plan.nodes).busy))
-            tail = plan.nodes[-1] if node.name == "reshard" and plan.nodes else None
-            if isinstance(tail, Choice):
-                first = scalar(total(self.pricer.price(plan.nodes[:-1]).busy))
-                found += [_Priced(f"{plan.name} {p.name}", first + p.seconds, ()) for p in self._plans(tail)]
-            else:
-                found.append(_Priced(plan.name, seconds, plan.nodes))
+            listed = len(self.choices)
+            self.walk(inner, segment, layers, label)
+            del self.choices[listed:]
+
+    def _written_out(self, node: Choice, plans: list[_Priced]) -> list[_Priced]:
+        """Return the plans of a Choice; those of a reshard with their nested ways on written out."""
+        if node.name != "reshard":
+            return plans
+        found: list[_Priced] = []
+        for plan in plans:
+            tail = plan.nodes[-1] if plan.nodes else None
+            if not isinstance(tail, Choice):
+                found.append(plan)
+                continue
+            first = self.seconds(self.pricer.price(plan.nodes[:-1]))
+            ways = [_Priced(p.name, self.seconds(self.pricer.price(p.nodes)), p.nodes) for p in tail.plans]
+            found += [
+                _Priced(f"{plan.name} {p.name}", first + p.seconds, ()) for p in self._written_out(tail, ways)
+            ]
         return found
-
-
-class _Priced(NamedTuple):
-    name: str
-    seconds: float
-    nodes: tuple[Node, ...]

@@ -143,7 +143,7 @@ class StepModel:
         edges = {r: [pricer.price(segment.edges[r]) for segment in graph.segments] for r in self._residuals(graph)}
         whole = {r: _weighted(pricer, costs, everywhere) for r, costs in edges.items()}
         taken = _taken(pricer, list(whole.values()))
-        residual_s = tuple((r, total(cost.busy)) for r, cost in whole.items())
+        residual_s = tuple((r, total(pricer.spaces.to_all(cost)) if self.record else ZERO) for r, cost in whole.items())
         if deep == 1:
             cost = pricer.add(_weighted(pricer, core, everywhere), _chosen(pricer, taken, list(whole.values())))
             stage_s = self._stage_seconds(pricer, cost)
