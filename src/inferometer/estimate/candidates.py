@@ -78,6 +78,14 @@ class Block(NamedTuple):
     """(P, m) pair by placement; past a sharding's own placements, its first again."""
 
 
+def pairs_of(sharding: Index, placements: Placements) -> Index:
+    """Return (P, m) pairs of each sharding; past a sharding's own its first is repeated."""
+    start = placements.start[sharding]
+    counts = placements.start[sharding + 1] - start
+    offset = np.arange(int(counts.max()))[:, None]
+    return start + np.where(offset < counts, offset, 0)
+
+
 def split_layers(n_layers: int, stages: int, rule: str) -> tuple[int, ...]:
     """Return layers a stage. `even`: the first stages take the remainder. `vllm`: the later ones but the last.
 

@@ -3,6 +3,8 @@
 The same columns and functions that search runs on a hundred thousand candidates, on a block of one.
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -11,16 +13,16 @@ from inferometer.blocks.model import is_moe
 from inferometer.cost.backend import CostBackend, create_backend
 from inferometer.cost.schedulers import Overlap, find_scheduler
 from inferometer.errors import InferometerError
-from inferometer.estimate.candidates import GROUP_OF, Block, Index, Placements, Shardings, make_shardings
+from inferometer.estimate.candidates import GROUP_OF, Block, Placements, Shardings, make_shardings, pairs_of
 from inferometer.estimate.diagnose import diagnose
-from inferometer.estimate.legality import broken_rules
+from inferometer.estimate.legality import Rule, broken_rules
 from inferometer.estimate.precision import resolve_precision
-from inferometer.estimate.record import Record, read_record, scalar
+from inferometer.estimate.record import Record, Where, pick, read_record
 from inferometer.estimate.result import Estimate, MemoryLines, OpRow
 from inferometer.estimate.space import enumerate_space
 from inferometer.estimate.step import Problem, Step, StepModel
 from inferometer.graph.ops import Column, OpKind
-from inferometer.memory.footprint import Reserve, footprint
+from inferometer.memory.footprint import Footprint, Reserve, footprint
 from inferometer.specs.deployment import Deployment, EngineSpec, Placement, RolePlacement, Sizes, Workload
 from inferometer.specs.hardware import Machine
 from inferometer.specs.model import ModelSpec
@@ -63,14 +65,35 @@ def make_problem(
 
 
 class Candidates(NamedTuple):
-    """One sharding and its placements, as the step model takes them."""
+    """Shardings and placements of one machine, with what their chips hold."""
 
     shardings: Shardings
     placements: Placements
-    fits: float
-    """Sequences a DPA rank can hold."""
-    memory: tuple[float, float]
-    """Weights and KV a sequence, bytes of a chip of the fullest stage."""
+    held: Footprint
+
+
+def find_candidates(problem: Problem, fixed: Mapping[str, int] | None = None) -> tuple[Candidates, list[Rule]]:
+    """Return every sharding of the machine with the sizes in `fixed`, and the rules with where they are broken.
+
+    Footprints and stages of shardings that break a rule are of one chip: nothing else can be said of them.
+    """
+    model = problem.model
+    sizes, placements = enumerate_space(problem.machine.fabric, moe=is_moe(model), fixed=fixed)
+    rules = broken_rules(model, problem.engine, sizes)
+    broken = np.zeros(sizes["tp"].shape, dtype=np.bool_)
+    for rule in rules:
+        broken |= rule.broken if rule.name == "stages-exceed-layers" else False
+    safe = {name: np.where(broken, 1.0, column) for name, column in sizes.items()}
+    shardings = make_shardings(model, safe, problem.engine.partition)
+    held = footprint(model, safe, shardings.multiplicities, length=problem.max_length, room_bytes=problem.room_bytes)
+    return Candidates(replace(shardings, sizes=sizes), placements, held), rules
+
+
+class Row(NamedTuple):
+    """One sharding by index, with sequences in flight over the deployment."""
+
+    sharding: int
+    batch: int
 
 
 def estimate(problem: Problem, deployment: Deployment) -> Estimate:
@@ -82,43 +105,42 @@ def estimate(problem: Problem, deployment: Deployment) -> Estimate:
     Raises InferometerError where the sizes do not multiply to the machine's chips or a placement does not exist.
     """
     sizes = deployment.sizes
-    found = _candidates(problem, sizes)
+    moe = is_moe(problem.model)
+    _check_products(sizes, problem.machine.fabric.n_chips, moe=moe)
+    if sizes.pp > len(problem.model.layers):
+        raise InferometerError(f"PP={sizes.pp} exceeds the {len(problem.model.layers)} layers of {problem.model.name}")
+    names = ("r", "pp", "dpa", "tp", "dcp", "ep", "etp") if moe else ("r", "pp", "dpa", "tp", "dcp")
+    found, _ = find_candidates(problem, {name: getattr(sizes, name) for name in names})
+    if not len(found.shardings):
+        raise InferometerError(f"sizes {_spelled(sizes)} cannot be placed on {problem.machine.label}")
     ranks = sizes.r * sizes.dpa
-    most = max(found.fits, 1.0) if np.isfinite(found.fits) else 1.0
+    fits = float(found.held.sequences()[0])
+    most = max(fits, 1.0) if np.isfinite(fits) else 1.0
     batch = deployment.batch if deployment.batch is not None else int(min(most, 1 << 24)) * ranks
     if batch < 1:
         raise InferometerError(f"batch {batch}: at least 1 sequence must be in flight")
-    sequences = -(-batch // ranks)
-    pairs = np.arange(found.placements.start[1])[:, None]
-    if deployment.placement is not None:
-        pairs = pairs[_matching(found.placements, deployment.placement)][None, :]
-    step_model = StepModel(problem=problem, shardings=found.shardings, placements=found.placements, record=True)
-    block = Block(np.zeros(1, dtype=np.intp), np.full((1, 1), float(sequences)), pairs)
-    step = step_model.price(block)
-    cheapest = int(np.argmin(step.step_s.reshape(-1)))
-    return _result(problem, deployment, _Priced(step_model, step, found, block, cheapest, batch, sequences))
+    pair = None if deployment.placement is None else _matching(found.placements, deployment.placement)
+    return estimate_rows(problem, found, [Row(0, batch)], pair)[0]
 
 
-def _candidates(problem: Problem, sizes: Sizes) -> Candidates:
-    n_chips = problem.machine.fabric.n_chips
-    moe = is_moe(problem.model)
-    fixed = {"r": sizes.r, "pp": sizes.pp, "dpa": sizes.dpa, "tp": sizes.tp, "dcp": sizes.dcp}
-    if moe:
-        fixed |= {"ep": sizes.ep, "etp": sizes.etp}
-    _check_products(sizes, n_chips, moe=moe)
-    columns, placements = enumerate_space(problem.machine.fabric, moe=moe, fixed=fixed)
-    if not len(columns["tp"]):
-        raise InferometerError(f"sizes {_spelled(sizes)} cannot be placed on {problem.machine.label}")
-    if sizes.pp > len(problem.model.layers):
-        raise InferometerError(f"PP={sizes.pp} exceeds the {len(problem.model.layers)} layers of {problem.model.name}")
-    shardings = make_shardings(problem.model, columns, problem.engine.partition)
-    held = footprint(
-        problem.model, columns, shardings.multiplicities, length=problem.max_length, room_bytes=problem.room_bytes
-    )
-    fits = float(held.sequences()[0])
-    worst = int(held.worst_stage(np.array([max(fits, 1.0) if np.isfinite(fits) else 1.0]))[0])
-    memory = (float(held.weights_bytes[worst, 0]), float(held.kv_bytes_per_sequence[worst, 0]))
-    return Candidates(shardings, placements, fits, memory)
+def estimate_rows(
+    problem: Problem, found: Candidates, rows: Sequence[Row], pair: int | None = None
+) -> list[Estimate]:
+    """Return the estimate of each row at its cheapest placement, or at `pair`: all rows priced as one block."""
+    if not rows:
+        return []
+    at = np.array([row.sharding for row in rows], dtype=np.intp)
+    ranks = (found.shardings.sizes["r"] * found.shardings.sizes["dpa"])[at]
+    sequences = np.ceil(np.array([float(row.batch) for row in rows]) / ranks)
+    pairs = pairs_of(at, found.placements) if pair is None else np.full((1, len(at)), pair, dtype=np.intp)
+    model = StepModel(problem=problem, shardings=found.shardings, placements=found.placements, record=True)
+    block = Block(at, sequences[:, None], pairs)
+    step = model.price(block)
+    cheapest = np.broadcast_to(step.step_s, (len(pairs), len(at), 1)).argmin(axis=0)[:, 0]
+    return [
+        _result(problem, _Priced(model, step, found, block, Where(i, int(cheapest[i])), row.batch))
+        for i, row in enumerate(rows)
+    ]
 
 
 def _spelled(sizes: Sizes) -> str:
@@ -154,12 +176,12 @@ def placement_of(placements: Placements, sharding: int, pair: int) -> Placement:
     return Placement(roles=roles)
 
 
-def _matching(placements: Placements, wanted: Placement) -> Index:
+def _matching(placements: Placements, wanted: Placement) -> int:
     """Return the first pair whose roles have the factors wanted; roles not named are free."""
     for pair in range(int(placements.start[1])):
         have = placement_of(placements, 0, pair).roles
         if all(_same(have.get(role), place) for role, place in wanted.roles.items()):
-            return np.array([pair], dtype=np.intp)
+            return pair
     raise InferometerError("no placement of these sizes has the factors asked for")
 
 
@@ -169,48 +191,46 @@ def _same(have: RolePlacement | None, want: RolePlacement) -> bool:
 
 
 class _Priced(NamedTuple):
+    """One row of a priced block, at one placement."""
+
     model: StepModel
     step: Step
     found: Candidates
     block: Block
-    placement: int
+    where: Where
     batch: int
-    sequences: int
+
+    @property
+    def sharding(self) -> int:
+        """Index of the sharding."""
+        return int(self.block.sharding[self.where.row])
 
     def at(self, column: Column) -> float:
-        """Return the value of a column at the placement taken."""
-        return scalar(column, self.placement)
+        """Return the candidate's value of a column."""
+        return pick(column, self.where.row, self.where.placement)
 
 
-def _result(problem: Problem, deployment: Deployment, priced: _Priced) -> Estimate:
-    sizes, step = deployment.sizes, priced.step
+def _result(problem: Problem, priced: _Priced) -> Estimate:
+    found, step, index = priced.found, priced.step, priced.sharding
+    sizes = found.shardings.at(index)
     residual = min(step.residual_s, key=lambda item: priced.at(item[1]))[0]
     record = _read(priced, residual)
-    micro = min(sizes.pp, priced.sequences)
+    sequences = int(priced.block.sequences[priced.where.row, 0])
+    micro = min(sizes.pp, sequences)
     step_s = priced.at(step.step_s)
     band = problem.backend.band()
-    weights, kv = priced.found.memory
-    visible = float(problem.machine.chip.memory_bytes)
-    memory = MemoryLines(
-        visible_bytes=visible,
-        reserve_bytes=visible - problem.room_bytes,
-        weights_bytes=weights,
-        kv_bytes_per_sequence=kv,
-        sequences=priced.sequences,
-        fits_sequences=priced.found.fits,
-    )
-    columns = priced.found.shardings.sizes
-    rules = [r for r in broken_rules(problem.model, problem.engine, columns) if bool(np.asarray(r.broken).any())]
-    reasons = [f"{rule.name}: {rule.advice}" for rule in rules]
-    reasons += memory_reasons(memory)
+    memory = _memory(problem, found.held, index, sequences)
+    columns = {name: column[index : index + 1] for name, column in found.shardings.sizes.items()}
+    rules = [r for r in broken_rules(problem.model, problem.engine, columns) if bool(r.broken[0])]
+    reasons = [*(f"{rule.name}: {rule.advice}" for rule in rules), *memory_reasons(memory)]
     useful_compute, useful_memory, flops = _useful(problem, record.ops)
     available = sizes.pp * step_s
     return Estimate(
         sizes=sizes,
-        placement=placement_of(priced.found.placements, 0, int(priced.block.pairs[priced.placement, 0])),
-        placements_priced=len(priced.block.pairs),
+        placement=placement_of(found.placements, index, int(priced.block.pairs[priced.where.placement, priced.where.row])),
+        placements_priced=int(found.placements.start[index + 1] - found.placements.start[index]),
         batch=priced.batch,
-        sequences=priced.sequences,
+        sequences=sequences,
         microbatches=micro,
         step_s=step_s,
         low_s=step_s * band.low,
@@ -223,11 +243,25 @@ def _result(problem: Problem, deployment: Deployment, priced: _Priced) -> Estima
         useful_flops=micro * flops * sizes.dpa * sizes.tp,
         memory=memory,
         widened=problem.precision.widened,
-        diagnostics=diagnose(problem, sizes, priced.found.fits),
+        diagnostics=diagnose(problem, sizes, memory.fits_sequences),
         reasons=tuple(dict.fromkeys(reasons)),
         residual=residual,
         ops=record.ops,
         choices=record.choices,
+    )
+
+
+def _memory(problem: Problem, held: Footprint, index: int, sequences: int) -> MemoryLines:
+    """Return the memory of a chip of the fullest stage."""
+    worst = int(np.argmax(held.weights_bytes[:, index] + sequences * held.kv_bytes_per_sequence[:, index]))
+    visible = float(problem.machine.chip.memory_bytes)
+    return MemoryLines(
+        visible_bytes=visible,
+        reserve_bytes=visible - problem.room_bytes,
+        weights_bytes=float(held.weights_bytes[worst, index]),
+        kv_bytes_per_sequence=float(held.kv_bytes_per_sequence[worst, index]),
+        sequences=sequences,
+        fits_sequences=float(held.sequences()[index]),
     )
 
 
@@ -249,9 +283,9 @@ def _read(priced: _Priced, residual: str) -> Record:
     model = priced.model
     if model.graph is None or model.pricer is None:
         raise AssertionError("nothing was recorded")
-    counts = model.shardings.stage_counts[:, 0]
-    times = (model.shardings.multiplicities[:, :, 0] * counts[:, None]).sum(axis=0)
-    return read_record(model.graph, model.pricer, priced.placement, times.tolist(), residual)
+    counts = model.shardings.stage_counts[:, priced.sharding]
+    times = (model.shardings.multiplicities[:, :, priced.sharding] * counts[:, None]).sum(axis=0)
+    return read_record(model.pricer, model.graph, priced.where, times.tolist(), residual)
 
 
 def _busiest_stage(priced: _Priced, micro: int) -> dict[str, float]:

@@ -82,11 +82,11 @@ class Spaces:
         """Return the slots of a group that the block uses."""
         return self._slots[group]
 
-    def position(self, space: str, placement: int) -> int:
-        """Return where a placement of the block's first sharding lies along a space's first axis."""
+    def position(self, space: str, placement: int, row: int) -> int:
+        """Return where a placement of a row's sharding lies along a space's first axis."""
         index = self._gather.get(space)
         if index is not None:
-            return int(index[placement, 0]) // index.shape[1]
+            return int(index[placement, row]) // index.shape[1]
         return 0 if self._slots.get(space) == 1 else placement
 
     def to_all(self, cost: Cost) -> Busy:
@@ -209,12 +209,13 @@ class Pricer:
             raise AssertionError(f"the engine allows no plan of {node.name}")
         return best
 
-    def algorithm(self, node: Message, placement: int) -> str:
-        """Return the name of the algorithm a message of a block of one row takes at a placement."""
+    def algorithm(self, node: Message, row: int, placement: int) -> str:
+        """Return the name of the algorithm a message takes at one row (of one batch) and placement."""
         alpha, beta, _, names = self.links.lines(node.role, node.kind)
-        slot = self.placements.slots[GROUP_OF[node.role]][self.block.pairs[placement, 0]]
-        signature = int(self.placements.slot_signatures[node.role][slot, self.block.sharding[0]])
-        size = float(node.message_bytes.reshape(-1)[0])
+        slot = self.placements.slots[GROUP_OF[node.role]][self.block.pairs[placement, row]]
+        signature = int(self.placements.slot_signatures[node.role][slot, self.block.sharding[row]])
+        sizes = node.message_bytes.reshape(-1)
+        size = float(sizes[row if len(sizes) > 1 else 0])
         return names[int(np.argmin(alpha[:, signature] + size * beta[:, signature]))][signature]
 
     def cheaper(self, a: Cost, b: Cost, plan: Plan | None = None) -> Cost:

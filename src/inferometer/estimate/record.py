@@ -18,22 +18,34 @@ class Record(NamedTuple):
     choices: tuple[ChoiceRow, ...]
 
 
-def scalar(column: Column, index: int = 0) -> float:
-    """Return a value of a column of one row; `index` counts along its first axis where it has placements."""
-    return float(column.reshape(-1)[index if column.size > 1 else 0])
+def pick(column: Column, row: int, along: int = 0) -> float:
+    """Return a value of a column of shape (), (m, 1) or (S, m, 1): of one row, at `along` of the first axis."""
+    if column.ndim == 0:
+        return float(column)
+    at_row = row if column.shape[-2] > 1 else 0
+    if column.ndim == 2:
+        return float(column[at_row, 0])
+    return float(column[along if len(column) > 1 else 0, at_row, 0])
 
 
-def read_record(graph: Graph, pricer: Pricer, placement: int, times: Iterable[float], residual: str) -> Record:
-    """Return every op and Choice of a priced block of one row, at one placement and residual layout.
+def read_record(pricer: Pricer, graph: Graph, where: "Where", times: Iterable[float], residual: str) -> Record:
+    """Return every op and Choice of one candidate of a priced block, under one residual layout.
 
     `times` counts segments over the model.
     """
-    reader = _Reader(pricer, placement)
+    reader = _Reader(pricer, where)
     for segment, count in zip(graph.segments, times, strict=True):
         if count:
             for node in (*segment.nodes, *segment.edges[residual]):
                 reader.walk(node, segment.name, int(count), "")
     return Record(tuple(reader.ops), tuple(reader.choices))
+
+
+class Where(NamedTuple):
+    """One candidate of a block of one batch a sharding."""
+
+    row: int
+    placement: int
 
 
 class _Priced(NamedTuple):
@@ -43,16 +55,20 @@ class _Priced(NamedTuple):
 
 
 class _Reader:
-    def __init__(self, pricer: Pricer, placement: int) -> None:
+    def __init__(self, pricer: Pricer, where: Where) -> None:
         self.pricer = pricer
-        self.placement = placement
+        self.where = where
         self.ops: list[OpRow] = []
         self.choices: list[ChoiceRow] = []
 
     def seconds(self, cost: Cost) -> float:
         """Return the seconds of ops and messages one after another, at the placement."""
-        at = self.pricer.spaces.position(cost.space, self.placement)
-        return scalar(cost.busy.work_s, at) + scalar(cost.busy.network_s, at)
+        at = self.pricer.spaces.position(cost.space, self.where.placement, self.where.row)
+        return pick(cost.busy.work_s, self.where.row, at) + pick(cost.busy.network_s, self.where.row, at)
+
+    def value(self, column: Column) -> float:
+        """Return the value of a column over rows."""
+        return pick(column, self.where.row)
 
     def walk(self, node: Node, segment: str, layers: int, plan: str) -> None:
         if isinstance(node, Work):
@@ -74,12 +90,12 @@ class _Reader:
             layers=layers,
             shape=node.shape,
             dtype=node.dtype,
-            flops=scalar(node.flops),
-            replication=scalar(node.replication),
-            traffic_bytes={str(k): scalar(v) for k, v in node.traffic_bytes.items()},
-            seconds=scalar(busy.work_s) / share,
-            compute_s=scalar(busy.compute_s) / share,
-            memory_s=scalar(busy.memory_s) / share,
+            flops=self.value(node.flops),
+            replication=self.value(node.replication),
+            traffic_bytes={str(k): self.value(v) for k, v in node.traffic_bytes.items()},
+            seconds=self.value(busy.work_s) / share,
+            compute_s=self.value(busy.compute_s) / share,
+            memory_s=self.value(busy.memory_s) / share,
             network_s=0.0,
             share=share,
             plan=plan,
@@ -94,17 +110,17 @@ class _Reader:
             kind=str(node.kind),
             segment=segment,
             layers=layers,
-            shape=f"{node.role} x {scalar(self.pricer.group_sizes[node.role]):.0f}",
+            shape=f"{node.role} x {self.value(self.pricer.group_sizes[node.role]):.0f}",
             dtype="",
             flops=0.0,
             replication=1.0,
-            traffic_bytes={"message": scalar(node.message_bytes)},
+            traffic_bytes={"message": self.value(node.message_bytes)},
             seconds=seconds,
             compute_s=0.0,
             memory_s=0.0,
             network_s=seconds,
             share=1.0,
-            plan=self.pricer.algorithm(node, self.placement),
+            plan=self.pricer.algorithm(node, self.where.row, self.where.placement),
         )
 
     def _choice(self, node: Choice, segment: str, layers: int, plan: str) -> None:

@@ -143,34 +143,23 @@ class StepModel:
         edges = {r: [pricer.price(segment.edges[r]) for segment in graph.segments] for r in self._residuals(graph)}
         whole = {r: _weighted(pricer, costs, everywhere) for r, costs in edges.items()}
         taken = _taken(pricer, list(whole.values()))
-        residual_s = tuple((r, total(pricer.spaces.to_all(cost)) if self.record else ZERO) for r, cost in whole.items())
-        if deep == 1:
-            cost = pricer.add(_weighted(pricer, core, everywhere), _chosen(pricer, taken, list(whole.values())))
-            stage_s = self._stage_seconds(pricer, cost)
-            busy = pricer.spaces.to_all(cost)
-            return Step(stage_s if self._one_at_a_time(micro) else micro * stage_s, (busy,), (stage_s,), ZERO, residual_s)
-        segments = [
-            pricer.add(own, _chosen(pricer, taken, [costs[i] for costs in edges.values()])) for i, own in enumerate(core)
-        ]
-        hand_over_s = total(pricer.spaces.to_all(segments.pop()))
-        segments = [self._needed(cost) for cost in segments]
-        stages = [_weighted(pricer, segments, times[c]) for c in range(deep)]
-        stage_s = tuple(self._stage_seconds(pricer, cost) for cost in stages)
+        chosen = [_chosen(pricer, taken, [costs[i] for costs in edges.values()]) for i in range(len(core))]
+        hand_over_s = total(pricer.spaces.to_all(chosen.pop()))
+        segments = [self._needed(pricer.add(own, around)) for own, around in zip(core, chosen, strict=False)]
+        stages = [pricer.spaces.to_all(_weighted(pricer, segments, times[c])) for c in range(deep)]
+        stage_s = tuple(self.problem.scheduler.seconds(busy, self.problem.overlap) for busy in stages)
         slowest: Column = ZERO
         through: Column = ZERO
         for c, alone in enumerate(stage_s):
-            stage = alone + times[c, -1] * hand_over_s
+            stage = alone if hand_over_s is ZERO else alone + times[c, -1] * hand_over_s
             slowest = stage if slowest is ZERO else np.maximum(slowest, np.where(counts[c] > 0, stage, 0.0))
             through = add(through, stage * counts[c])
         if self.problem.workload.phase == "prefill":
             step_s = through + (micro - 1) * slowest
         else:
             step_s = np.maximum(micro * slowest, through)
-        busy_s = tuple(pricer.spaces.to_all(cost) for cost in stages)
-        return Step(step_s, busy_s, stage_s, hand_over_s, residual_s)
-
-    def _one_at_a_time(self, micro: Column) -> bool:
-        return bool((micro == 1).all())
+        residual_s = tuple((r, total(pricer.spaces.to_all(x)) if self.record else ZERO) for r, x in whole.items())
+        return Step(step_s, tuple(stages), stage_s, hand_over_s, residual_s)
 
     def _needed(self, cost: Cost) -> Cost:
         """Return a cost without the sums that the scheduler does not ask for."""
@@ -180,9 +169,6 @@ class StepModel:
         if self.problem.scheduler.by_op:
             return Cost(Busy(ZERO, ZERO, busy.work_s, busy.network_s), cost.space)
         return Cost(busy._replace(work_s=ZERO), cost.space)
-
-    def _stage_seconds(self, pricer: Pricer, cost: Cost) -> Column:
-        return self.problem.scheduler.seconds(pricer.spaces.to_all(cost), self.problem.overlap)
 
     def _residuals(self, graph: Graph) -> list[str]:
         allowed = self.problem.allows.get("residual", graph.residuals)

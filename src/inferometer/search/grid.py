@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from inferometer.estimate.candidates import Block, Index, Placements
+from inferometer.estimate.candidates import Block, Index, Placements, pairs_of
 from inferometer.graph.ops import Column, Mask
 
 LEAST_BATCHES, MOST_BATCHES = 64, 256
@@ -40,14 +40,6 @@ def batch_grid(most: Column, count: int) -> Column:
     ratio = most ** (1 / (count - 1))
     spread = np.floor(ratio[:, None] ** (number - 1) + 1e-9)
     return np.minimum(np.maximum(spread, number), most[:, None])
-
-
-def pairs_of(sharding: Index, placements: Placements) -> Index:
-    """Return (P, m) pairs of each sharding; past a sharding's own its first is repeated."""
-    start = placements.start[sharding]
-    counts = placements.start[sharding + 1] - start
-    offset = np.arange(int(counts.max()))[:, None]
-    return start + np.where(offset < counts, offset, 0)
 
 
 def blocks(most: Column, placements: Placements, order_key: Column, *, fixed: bool = False) -> Iterator[Block]:

@@ -14,18 +14,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from inferometer.blocks.model import is_moe
 from inferometer.errors import unknown_name
-from inferometer.estimate.candidates import Block, Index, Placements, Shardings, make_shardings
-from inferometer.estimate.estimate import estimate
-from inferometer.estimate.legality import broken_rules
-from inferometer.estimate.space import enumerate_space
+from inferometer.estimate.candidates import Block, Index, pairs_of
+from inferometer.estimate.estimate import Candidates, Row, estimate_rows, find_candidates
+from inferometer.estimate.legality import Rule
 from inferometer.estimate.step import Problem, StepModel
 from inferometer.graph.ops import Column, Mask
-from inferometer.memory.footprint import Footprint, footprint
-from inferometer.search.grid import blocks, pairs_of
+from inferometer.search.grid import blocks
 from inferometer.search.result import Found, Progress, SearchResult, Slo
-from inferometer.specs.deployment import Deployment
 
 OBJECTIVES = ("tok_per_s_per_chip", "tok_per_s", "tok_per_s_per_user", "ttft")
 
@@ -49,8 +45,7 @@ class Search:
     """One search under way."""
 
     problem: Problem
-    shardings: Shardings
-    placements: Placements
+    space: Candidates
     limit_s: float
     by: str
     batch: int | None
@@ -58,6 +53,13 @@ class Search:
     best: Best
     rows: int = 0
     candidates: int = 0
+
+    def in_flight(self, sharding: int) -> int:
+        """Return the sequences in flight over the deployment at a sharding's best batch."""
+        if self.batch is not None:
+            return self.batch
+        sizes = self.space.shardings.sizes
+        return int(self.best.sequences[sharding] * sizes["r"][sharding] * sizes["dpa"][sharding])
 
     def step_s(self, block: Block) -> Column:
         """Return the least step time over placements, (m, G)."""
@@ -70,7 +72,7 @@ class Search:
             return -step_s
         if self.by == "tok_per_s_per_user":
             return 1 / step_s
-        ranks = (self.shardings.sizes["r"] * self.shardings.sizes["dpa"])[sharding, None]
+        ranks = (self.space.shardings.sizes["r"] * self.space.shardings.sizes["dpa"])[sharding, None]
         in_flight = ranks * sequences if self.batch is None else np.full_like(step_s, float(self.batch))
         work = self.problem.workload
         tokens = in_flight * (work.isl if work.phase == "prefill" else 1)
@@ -90,7 +92,7 @@ class Search:
         self.best.sequences[at] = sequences[row, column]
         self.best.fastest_s[at] = step_s.min(axis=1)
         self.best.bound[at], self.best.ceiling[at] = self._bounds(passing, sequences, score, kept)
-        ways = self.placements.start[at + 1] - self.placements.start[at]
+        ways = self.space.placements.start[at + 1] - self.space.placements.start[at]
         batches = 1 + np.count_nonzero(np.diff(sequences, axis=1), axis=1)
         self.rows += int(batches.sum())
         self.candidates += int((ways * batches).sum())
@@ -117,13 +119,13 @@ class Search:
         at = np.flatnonzero((best.bound >= reach) & (best.bound > best.score) & np.isfinite(best.bound))
         if not len(at):
             return
-        ways = np.diff(self.placements.start)[at]
+        ways = np.diff(self.space.placements.start)[at]
         for group in np.array_split(at[np.argsort(ways, kind="stable")], max(1, len(at) // 256)):
             self._bisect(group)
 
     def _bisect(self, at: Index) -> None:
         best = self.best
-        pairs = pairs_of(at, self.placements)
+        pairs = pairs_of(at, self.space.placements)
         passing = best.sequences[at].copy()
         failing = best.ceiling[at].copy()
         while (failing - passing > 1).any():
@@ -138,7 +140,7 @@ class Search:
             passing = np.where(open_ & keeps, middle[:, 0], passing)
             failing = np.where(open_ & ~keeps, middle[:, 0], failing)
             self.rows += int(open_.sum())
-            self.candidates += int((np.diff(self.placements.start)[at] * open_).sum())
+            self.candidates += int((np.diff(self.space.placements.start)[at] * open_).sum())
 
 
 def search(
@@ -160,18 +162,14 @@ def search(
         raise unknown_name("order", by, OBJECTIVES)
     started = time.perf_counter()
     keep_heap()
-    sizes, placements = enumerate_space(problem.machine.fabric, moe=is_moe(problem.model), fixed=fixed)
-    legal, lost = _legal(problem, sizes)
-    safe = {name: np.where(legal, column, 1.0) for name, column in sizes.items()}
-    shardings = replace(make_shardings(problem.model, safe, problem.engine.partition), sizes=sizes)
-    held = footprint(
-        problem.model, safe, shardings.multiplicities, length=problem.max_length, room_bytes=problem.room_bytes
-    )
-    fits = np.where(legal, held.sequences(), -1.0)
+    space, rules = find_candidates(problem, fixed)
+    sizes = space.shardings.sizes
+    legal, lost = _legal(rules, len(space.shardings))
+    fits = np.where(legal, space.held.sequences(), -1.0)
     most = fits if batch is None else _fixed_batch(sizes, fits, batch)
     if (legal & (most < 1)).any():
         lost["does-not-fit"] = int((legal & (most < 1)).sum())
-    under_way = _start(problem, shardings, placements, slo=slo, by=by, batch=batch)
+    under_way = _start(problem, space, slo=slo, by=by, batch=batch)
     _price_all(under_way, most, progress)
     if slo is not None and batch is None:
         under_way.refine(top)
@@ -179,11 +177,11 @@ def search(
     if missed:
         lost["misses-slo"] = missed
     found = _winners(under_way, top)
-    nearest = None if found else _nearest(under_way, legal, held)
+    nearest = None if found else _nearest(under_way, legal)
     return SearchResult(
         found=found,
         nearest=nearest,
-        shardings=len(shardings),
+        shardings=len(space.shardings),
         lost=lost,
         rows=under_way.rows,
         candidates=under_way.candidates,
@@ -200,11 +198,11 @@ def keep_heap() -> None:
     np.empty(31 << 20, dtype=np.uint8)
 
 
-def _legal(problem: Problem, sizes: Mapping[str, Column]) -> tuple[Mask, dict[str, int]]:
+def _legal(rules: list[Rule], n_shardings: int) -> tuple[Mask, dict[str, int]]:
     """Return where no rule is broken, and how many shardings the first broken rule of each cost."""
-    legal = np.ones(sizes["tp"].shape, dtype=np.bool_)
+    legal = np.ones(n_shardings, dtype=np.bool_)
     lost: dict[str, int] = {}
-    for rule in broken_rules(problem.model, problem.engine, sizes):
+    for rule in rules:
         newly = int((legal & rule.broken).sum())
         if newly:
             lost[rule.name] = lost.get(rule.name, 0) + newly
@@ -218,19 +216,16 @@ def _fixed_batch(sizes: Mapping[str, Column], fits: Column, batch: int) -> Colum
     return np.where(each <= fits, each, -1.0)
 
 
-def _start(
-    problem: Problem, shardings: Shardings, placements: Placements, *, slo: Slo | None, by: str, batch: int | None
-) -> Search:
+def _start(problem: Problem, space: Candidates, *, slo: Slo | None, by: str, batch: int | None) -> Search:
     limit = None if slo is None else (slo.ttft_s if problem.workload.phase == "prefill" else slo.tpot_s)
-    n = len(shardings)
+    n = len(space.shardings)
     return Search(
         problem=problem,
-        shardings=shardings,
-        placements=placements,
+        space=space,
         limit_s=np.inf if limit is None else limit,
         by=by,
         batch=batch,
-        model=StepModel(problem=problem, shardings=shardings, placements=placements),
+        model=StepModel(problem=problem, shardings=space.shardings, placements=space.placements),
         best=Best(
             score=np.full(n, -np.inf),
             sequences=np.ones(n),
@@ -243,8 +238,8 @@ def _start(
 
 def _price_all(under_way: Search, most: Column, progress: Callable[[Progress], None] | None) -> None:
     total, done = int((most >= 1).sum()), 0
-    kinds = (under_way.shardings.stage_counts > 0).sum(axis=0)
-    for block in blocks(most, under_way.placements, kinds, fixed=under_way.batch is not None):
+    kinds = (under_way.space.shardings.stage_counts > 0).sum(axis=0)
+    for block in blocks(most, under_way.space.placements, kinds, fixed=under_way.batch is not None):
         under_way.take(block)
         done += len(block.sharding)
         if progress is not None:
@@ -260,30 +255,28 @@ def _price_all(under_way: Search, most: Column, progress: Callable[[Progress], N
             )
 
 
-def _found(under_way: Search, sharding: int, sequences: float, score: float) -> Found:
-    sizes = under_way.shardings.at(sharding)
-    batch = under_way.batch or int(sequences) * sizes.r * sizes.dpa
-    priced = estimate(under_way.problem, Deployment(sizes=sizes, batch=batch))
-    return Found(problem=under_way.problem, estimate=priced, score=score)
-
-
 def _winners(under_way: Search, top: int) -> tuple[Found, ...]:
     best = under_way.best
-    order = np.argsort(-best.score, kind="stable")[:top]
+    order = [int(i) for i in np.argsort(-best.score, kind="stable")[:top] if np.isfinite(best.score[i])]
+    rows = [Row(i, under_way.in_flight(i)) for i in order]
+    priced = estimate_rows(under_way.problem, under_way.space, rows)
     return tuple(
-        _found(under_way, int(i), float(best.sequences[i]), float(best.score[i])) for i in order if np.isfinite(best.score[i])
+        Found(problem=under_way.problem, estimate=one, score=float(best.score[i]))
+        for i, one in zip(order, priced, strict=True)
     )
 
 
-def _nearest(under_way: Search, legal: Mask, held: Footprint) -> Found | None:
+def _nearest(under_way: Search, legal: Mask) -> Found | None:
     """Return the deployment that misses by least: the fastest if some fit, else the one that lacks fewest bytes."""
     if not legal.any():
         return None
     fastest = under_way.best.fastest_s
-    if np.isfinite(fastest).any():
-        index = int(np.argmin(fastest))
-        near = _found(under_way, index, 1.0, float("-inf"))
-        text = f"misses-slo: a step takes {near.estimate.step_s * 1e3:.2f} ms, the limit is {under_way.limit_s * 1e3:.2f} ms"
-        return replace(near, estimate=replace(near.estimate, reasons=(*near.estimate.reasons, text)))
-    lacks = (held.weights_bytes + held.kv_bytes_per_sequence).max(axis=0)
-    return _found(under_way, int(np.argmin(np.where(legal, lacks, np.inf))), 1.0, float("-inf"))
+    some_fit = bool(np.isfinite(fastest).any())
+    held = under_way.space.held
+    lacks = np.where(legal, (held.weights_bytes + held.kv_bytes_per_sequence).max(axis=0), np.inf)
+    index = int(np.argmin(fastest if some_fit else lacks))
+    near = estimate_rows(under_way.problem, under_way.space, [Row(index, under_way.in_flight(index))])[0]
+    if some_fit:
+        text = f"misses-slo: a step takes {near.step_s * 1e3:.2f} ms, the limit is {under_way.limit_s * 1e3:.2f} ms"
+        near = replace(near, reasons=(*near.reasons, text))
+    return Found(problem=under_way.problem, estimate=near, score=float("-inf"))
