@@ -3,6 +3,9 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+MOST_LISTED = 40
+"""Known names an error lists."""
+
 
 class InferometerError(ValueError):
     """Bad input: what was wrong, where, what is allowed."""
@@ -21,5 +24,6 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError
     names = sorted(set(known))
     close = get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     hint = f"; did you mean {close[0]!r}?" if close else ";"
-    listed = ", ".join(names[:40]) + (f", ... ({len(names)} in all)" if len(names) > 40 else "")
+    more = f", ... ({len(names)} in all)" if len(names) > MOST_LISTED else ""
+    listed = ", ".join(names[:MOST_LISTED]) + more
     return UnknownNameError(f"unknown {kind} {name!r}{hint} known: {listed}")

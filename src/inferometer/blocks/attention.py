@@ -22,7 +22,12 @@ def tensors(block: Attention, hidden: int, dtype: str) -> tuple[Tensor, ...]:
 
     def weight(name: str, rows: int, cols: int, **split: str) -> Tensor:
         return Tensor(
-            name=name, rows=rows, cols=cols, format=block.formats.get(name, dtype), kind="attention", **split  # type: ignore[arg-type]
+            name=name,
+            rows=rows,
+            cols=cols,
+            format=block.formats.get(name, dtype),
+            kind="attention",
+            **split,  # type: ignore[arg-type]
         )
 
     found = [

@@ -11,12 +11,11 @@ def tensors(block: Ffn, hidden: int, dtype: str) -> tuple[Tensor, ...]:
     ins = ("gate", "up") if block.gated else ("up",)
     fmt = block.formats
     found = [
-        Tensor(name=n, rows=block.width, cols=hidden, format=fmt.get(n, dtype), kind="ffn", split_rows="tp") for n in ins
+        Tensor(name=n, rows=block.width, cols=hidden, format=fmt.get(n, dtype), kind="ffn", split_rows="tp")
+        for n in ins
     ]
     found.append(
-        Tensor(
-            name="down", rows=hidden, cols=block.width, format=fmt.get("down", dtype), kind="ffn", split_cols="tp"
-        )
+        Tensor(name="down", rows=hidden, cols=block.width, format=fmt.get("down", dtype), kind="ffn", split_cols="tp")
     )
     if block.bias:
         found += [Tensor(name=f"{n}_bias", rows=block.width, format=dtype, kind="ffn", split_rows="tp") for n in ins]

@@ -147,7 +147,7 @@ class Lowering:
             for step, rest in tree:
                 after = (self._reshard(rest, element_bytes),) if rest else ()
                 nodes = (self._step(step, element_bytes), *after) if step else ()
-                plans.append(Plan(name=step_name(step), nodes=nodes))
+                plans.append(Plan(name=_told_apart(step, plans), nodes=nodes))
             self._reshards[key] = Choice(name="reshard", plans=tuple(plans))
         return self._reshards[key]
 
@@ -172,3 +172,11 @@ class Lowering:
     def residual_rows(self, residual: str) -> Column:
         """Return the tokens of the residual stream that a chip holds."""
         return np.ceil(self.at.tokens / self.at.tp) if residual == "sequence" else self.at.tokens
+
+
+def _told_apart(step: Step | None, plans: list[Plan]) -> str:
+    """Return a step's name, with the roles that slice its message where another first step has the same name."""
+    name = step_name(step)
+    if step is None or all(plan.name != name for plan in plans):
+        return name
+    return f"{name}/{'+'.join(sorted(step.divisor))}"

@@ -77,7 +77,7 @@ def lower(block: Mla, low: Lowering, dtype: str) -> list[Node]:
     return nodes
 
 
-def _per_head_gemm(low: Lowering, name: str, kv_b: Tensor, in_dim: int, out_dim: int, heads: Column) -> list[Node]:
+def _per_head_gemm(low: Lowering, name: str, kv_b: Tensor, heads: Column, *, in_dim: int, out_dim: int) -> list[Node]:
     """Return a batched GEMM, a [in, out] matrix a head: one half of kv_b in absorbed form."""
     at = low.at
     dtype = at.dtypes[kv_b.format]
@@ -97,7 +97,7 @@ def _per_head_gemm(low: Lowering, name: str, kv_b: Tensor, in_dim: int, out_dim:
     return [*low.quantise(name, dtype, at.tokens * (heads * in_dim)), work]
 
 
-def _core(low: Lowering, flops: Column, kv: Column, io: Column, shape: str, share: float) -> Work:
+def _core(low: Lowering, *, flops: Column, kv: Column, io: Column, shape: str, share: float) -> Work:
     return Work(
         name="attention-core",
         kind=OpKind.ATTENTION,
@@ -138,8 +138,8 @@ def _absorbed(block: Mla, low: Lowering, kv_b: Tensor) -> list[Node]:
     if at.phase == "decode":
         group = heads * at.dcp
         cores = context_parallel(low, group * latent, group * block.kv_rank, group, cores)
-    first = _per_head_gemm(low, "q-absorb", kv_b, nope, block.kv_rank, heads)
-    last = _per_head_gemm(low, "v-absorb", kv_b, block.kv_rank, value, heads)
+    first = _per_head_gemm(low, "q-absorb", kv_b, heads, in_dim=nope, out_dim=block.kv_rank)
+    last = _per_head_gemm(low, "v-absorb", kv_b, heads, in_dim=block.kv_rank, out_dim=value)
     return [*first, *cores, *last]
 
 
@@ -169,7 +169,8 @@ def _expanded(block: Mla, low: Lowering, kv_b: Tensor) -> list[Node]:
         )
         io = at.tokens * (group * ((qk + value) * WIDE_BYTES)) + keys * (made * WIDE_BYTES)
         flops = at.sequences * (heads * (2 * (qk + value) * pairs))
-        core = _core(low, flops, NONE, io, f"B x {block.heads} heads x {qk}, S={seen:.0f}", share)
+        shape = f"B x {block.heads} heads x {qk}, S={seen:.0f}"
+        core = _core(low, flops=flops, kv=NONE, io=io, shape=shape, share=share)
         nodes += [expand, core]
     if at.phase == "decode":
         nodes = context_parallel(low, group * qk, group * value, group, nodes)

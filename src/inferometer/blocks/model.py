@@ -16,7 +16,9 @@ RESIDUALS = ("replicated", "sequence")
 def mixer_tensors(block: Mixer, hidden: int, dtype: str) -> tuple[Tensor, ...]:
     """Return a mixer's tensors with its input norm."""
     norm = Tensor(name="mixer_norm", rows=hidden, format=dtype, kind="norm")
-    inside = attention.tensors(block, hidden, dtype) if isinstance(block, Attention) else mla.tensors(block, hidden, dtype)
+    inside = (
+        attention.tensors(block, hidden, dtype) if isinstance(block, Attention) else mla.tensors(block, hidden, dtype)
+    )
     return (norm, *inside)
 
 

@@ -52,15 +52,15 @@ def tensors(block: Moe, hidden: int, dtype: str) -> tuple[Tensor, ...]:
         found.append(Tensor(name="router_bias", rows=block.experts, format="fp32", kind="router"))
     if block.shared_width:
         names = ("shared_gate_proj", "shared_up") if block.gated else ("shared_up",)
-        for name in names:
-            found.append(_shared(name, block.shared_width, hidden, fmt.get(name, dtype), "tp", ""))
-        found.append(_shared("shared_down", hidden, block.shared_width, fmt.get("shared_down", dtype), "", "tp"))
+        found += [_shared(n, block.shared_width, hidden, fmt.get(n, dtype), split_rows="tp") for n in names]
+        down = fmt.get("shared_down", dtype)
+        found.append(_shared("shared_down", hidden, block.shared_width, down, split_cols="tp"))
     if block.shared_gate:
-        found.append(_shared("shared_gate", 1, hidden, fmt.get("shared_gate", dtype), "", ""))
+        found.append(_shared("shared_gate", 1, hidden, fmt.get("shared_gate", dtype)))
     return tuple(found)
 
 
-def _shared(name: str, rows: int, cols: int, fmt: str, split_rows: str, split_cols: str) -> Tensor:
+def _shared(name: str, rows: int, cols: int, fmt: str, *, split_rows: str = "", split_cols: str = "") -> Tensor:
     kind = "shared-experts"
     return Tensor(name=name, rows=rows, cols=cols, format=fmt, kind=kind, split_rows=split_rows, split_cols=split_cols)
 
@@ -83,7 +83,8 @@ def busiest_of(block: Moe, low: Lowering) -> Busiest:
     key = id(block)
     if key not in low.notes:
         low.notes[key] = busiest_rank(block, low.at.ep, low.at.tokens * low.at.dpa)
-    return low.notes[key]
+    busiest: Busiest = low.notes[key]
+    return busiest
 
 
 def _routed(block: Moe, low: Lowering, by_name: dict[str, Tensor], busiest: Busiest) -> list[Node]:
@@ -165,7 +166,9 @@ def _exchanges(low: Lowering, busiest: Busiest, sent: float) -> Choice:
     return Choice(name="moe-exchange", plans=tuple(plans))
 
 
-def _exchange(low: Lowering, copies: Column, element: float, *, gather_first: bool, combine: bool) -> tuple[Message, ...]:
+def _exchange(
+    low: Lowering, copies: Column, element: float, *, gather_first: bool, combine: bool
+) -> tuple[Message, ...]:
     """Return the all-to-all over EP and the gather (or, coming back, scatter) over ETP.
 
     A rank's ETP peers take 1/ETP of its copies each when the gather comes after; all of them when before,

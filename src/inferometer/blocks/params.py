@@ -25,7 +25,6 @@ class ParamCount:
     checkpoint_bytes: int
 
 
-
 def layer_tensors(model: ModelSpec, layer: Layer) -> tuple[Tensor, ...]:
     """Return every tensor of one layer."""
     return (

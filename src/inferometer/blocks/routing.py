@@ -111,13 +111,15 @@ def _small_table(experts: int, top_k: int, ranks: int) -> Column:
     at_most = np.where(values * ranks < total, 0.0, np.maximum.accumulate(at_most, axis=1))
     table = np.sum(1 - at_most, axis=1)
     table[0] = 0.0
-    return np.maximum.accumulate(np.maximum(table, np.minimum(total[:, 0], 1.0)))
+    rising: Column = np.maximum.accumulate(np.maximum(table, np.minimum(total[:, 0], 1.0)))
+    return rising
 
 
 def power(base: Column, exponent: Column) -> Column:
     """Return base ** exponent. Both are laid out alike first, so that one value gives the same bits as many."""
-    same = np.broadcast_arrays(base, exponent)
-    return np.power(*(np.ascontiguousarray(x) for x in same))
+    x, y = (np.ascontiguousarray(each) for each in np.broadcast_arrays(base, exponent))
+    raised: Column = np.power(x, y)
+    return raised
 
 
 class Busiest(NamedTuple):
@@ -139,9 +141,13 @@ def _rank_constants(moe: tuple[int, int, int, int], ranks: int) -> tuple[float, 
     spread = ranks / (ranks - 1) if ranks > 1 else 0.0
     excess = expected_max_normal(ranks)
     widen = sqrt(draw.variance / free.variance) if free.variance > 0 else 1.0
-    return (draw.mean, excess * sqrt(draw.variance * spread), draw.hit, widen, excess * sqrt(
-        draw.hit * (1 - draw.hit) * spread
-    ))
+    return (
+        draw.mean,
+        excess * sqrt(draw.variance * spread),
+        draw.hit,
+        widen,
+        excess * sqrt(draw.hit * (1 - draw.hit) * spread),
+    )
 
 
 def busiest_rank(block: Moe, ranks: Column, tokens: Column) -> Busiest:

@@ -39,9 +39,15 @@ class Band(NamedTuple):
 class CostBackend(Protocol):
     """The contract. Laws: price never falls when counts grow, nor rises when a rate rises, nor beats a bound."""
 
-    name: str
-    basis: str
-    """measured, calibrated, analytic or assumed."""
+    @property
+    def name(self) -> str:
+        """As it is asked for."""
+        ...
+
+    @property
+    def basis(self) -> str:
+        """measured, calibrated, analytic or assumed."""
+        ...
 
     def supports(self, kind: OpKind, chip: ChipSpec) -> Support:
         """Return whether ops of `kind` can be priced on `chip`."""

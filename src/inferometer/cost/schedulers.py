@@ -56,7 +56,9 @@ def overlapped(busy: Busy, overlap: Overlap) -> Column:
     return np.maximum(local, b * busy.network_s) + ((1 - a) * busy.memory_s + (1 - b) * busy.network_s)
 
 
-SCHEDULERS = {s.name: s for s in (Scheduler("serial", serial, by_op=True), Scheduler("overlap", overlapped, by_op=False))}
+SCHEDULERS = {
+    s.name: s for s in (Scheduler("serial", serial, by_op=True), Scheduler("overlap", overlapped, by_op=False))
+}
 
 
 def find_scheduler(name: str) -> Scheduler:

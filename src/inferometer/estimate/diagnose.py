@@ -14,7 +14,7 @@ def diagnose(problem: Problem, sizes: Sizes, fits: float) -> tuple[Diagnostic, .
         found.append(
             Diagnostic(
                 name="dtype-widened",
-                text=f"{problem.machine.chip.id} has no {stored} arithmetic: weights stay {stored}, GEMMs run in {used}",
+                text=f"{problem.machine.chip.id} lacks {stored} arithmetic: weights stay {stored}, GEMMs run in {used}",
             )
         )
     for mixer in problem.model.mixers:
@@ -36,10 +36,14 @@ def _mixer(mixer: Attention | Mla, sizes: Sizes) -> list[Diagnostic]:
         return found
     groups = sizes.tp // sizes.dcp
     if groups > mixer.kv_heads:
-        text = f"each kv head is stored {groups // mixer.kv_heads} times (TP/DCP over {mixer.kv_heads} heads); raise DCP"
+        text = (
+            f"each kv head is stored {groups // mixer.kv_heads} times (TP/DCP over {mixer.kv_heads} heads); raise DCP"
+        )
         found.append(Diagnostic(name="kv-replicated", text=text))
     if sizes.dcp > 1 and sizes.tp <= mixer.kv_heads:
-        text = f"TP={sizes.tp} already splits the {mixer.kv_heads} kv heads; DCP={sizes.dcp} adds messages and saves no KV"
+        text = (
+            f"TP={sizes.tp} already splits the {mixer.kv_heads} kv heads; DCP={sizes.dcp} adds messages and saves no KV"
+        )
         found.append(Diagnostic(name="dcp-without-benefit", text=text))
     return found
 

@@ -123,9 +123,7 @@ def estimate(problem: Problem, deployment: Deployment) -> Estimate:
     return estimate_rows(problem, found, [Row(0, batch)], pair)[0]
 
 
-def estimate_rows(
-    problem: Problem, found: Candidates, rows: Sequence[Row], pair: int | None = None
-) -> list[Estimate]:
+def estimate_rows(problem: Problem, found: Candidates, rows: Sequence[Row], pair: int | None = None) -> list[Estimate]:
     """Return the estimate of each row at its cheapest placement, or at `pair`: all rows priced as one block."""
     if not rows:
         return []
@@ -227,7 +225,9 @@ def _result(problem: Problem, priced: _Priced) -> Estimate:
     available = sizes.pp * step_s
     return Estimate(
         sizes=sizes,
-        placement=placement_of(found.placements, index, int(priced.block.pairs[priced.where.placement, priced.where.row])),
+        placement=placement_of(
+            found.placements, index, int(priced.block.pairs[priced.where.placement, priced.where.row])
+        ),
         placements_priced=int(found.placements.start[index + 1] - found.placements.start[index]),
         batch=priced.batch,
         sequences=sequences,

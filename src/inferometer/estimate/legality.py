@@ -104,5 +104,3 @@ def legal_mask(model: ModelSpec, engine: EngineSpec, sizes: Sizes) -> Mask:
     for rule in broken_rules(model, engine, sizes):
         legal &= ~rule.broken
     return legal
-
-

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from inferometer.errors import InferometerError
 from inferometer.blocks.params import all_tensors
+from inferometer.errors import InferometerError
 from inferometer.specs.formats import find_format
 from inferometer.specs.hardware import ChipSpec
 from inferometer.specs.model import ModelSpec

@@ -30,6 +30,9 @@ class Cost(NamedTuple):
     space: str = "rows"
 
 
+PLACED = 3
+"""Dimensions of a column over slots or placements; one over rows alone has two, a constant none."""
+
 NOTHING = Cost(Busy(ZERO, ZERO, ZERO, ZERO))
 
 
@@ -86,7 +89,7 @@ class Spaces:
         """Return where a placement of a row's sharding lies along a space's first axis."""
         index = self._gather.get(space)
         if index is not None:
-            return int(index[placement, row]) // index.shape[1]
+            return int(index[placement, row] // index.shape[1])
         return 0 if self._slots.get(space) == 1 else placement
 
     def to_all(self, cost: Cost) -> Busy:
@@ -94,18 +97,25 @@ class Spaces:
         index = self._gather.get(cost.space)
         if index is None:
             return cost.busy
-        return Busy(*(_gathered(x, index) if x.ndim == 3 else x for x in cost.busy))
+        return Busy(*(gathered(x, index) if x.ndim == PLACED else x for x in cost.busy))
+
+    def mask_to_all(self, mask: Mask, space: str) -> Mask:
+        """Return a mask of one space gathered to (P, m, G)."""
+        index = self._gather.get(space)
+        if index is None or mask.ndim < PLACED:
+            return mask
+        return mask.reshape(-1, mask.shape[2]).take(index, axis=0)
 
     def common(self, a: Cost, b: Cost) -> tuple[Busy, Busy, str]:
         """Return two costs' columns in one space, and that space."""
-        if a.space == b.space or b.space == "rows":
+        if b.space in (a.space, "rows"):
             return a.busy, b.busy, a.space
         if a.space == "rows":
             return a.busy, b.busy, b.space
         return self.to_all(a), self.to_all(b), "all"
 
 
-def _gathered(column: Column, index: Index) -> Column:
+def gathered(column: Column, index: Index) -> Column:
     """Return (S, m, G) gathered to (P, m, G), whole batches at a time."""
     return column.reshape(-1, column.shape[2]).take(index, axis=0)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from inferometer.estimate.pricer import Cost, Pricer
+from inferometer.estimate.pricer import PLACED, Cost, Pricer
 from inferometer.estimate.result import ChoiceRow, OpRow
 from inferometer.graph.ops import Choice, Column, Graph, Message, Node, Work
 
@@ -23,7 +23,7 @@ def pick(column: Column, row: int, along: int = 0) -> float:
     if column.ndim == 0:
         return float(column)
     at_row = row if column.shape[-2] > 1 else 0
-    if column.ndim == 2:
+    if column.ndim < PLACED:
         return float(column[at_row, 0])
     return float(column[along if len(column) > 1 else 0, at_row, 0])
 
@@ -165,7 +165,5 @@ class _Reader:
                 continue
             first = self.seconds(self.pricer.price(plan.nodes[:-1]))
             ways = [_Priced(p.name, self.seconds(self.pricer.price(p.nodes)), p.nodes) for p in tail.plans]
-            found += [
-                _Priced(f"{plan.name} {p.name}", first + p.seconds, ()) for p in self._written_out(tail, ways)
-            ]
+            found += [_Priced(f"{plan.name} {p.name}", first + p.seconds, ()) for p in self._written_out(tail, ways)]
         return found

@@ -85,7 +85,9 @@ def _assignment_grid(fabric: Fabric, *, moe: bool, fixed: Mapping[str, int]) -> 
         else:
             n = len(chosen[0])
             chosen = [np.repeat(c, counts[i]) for c in chosen] + [np.tile(new, n)]
-            sizes = {name: np.repeat(sizes[name], counts[i]) * np.tile(table[:, k], n) for k, name in enumerate(FACTORS)}
+            sizes = {
+                name: np.repeat(sizes[name], counts[i]) * np.tile(table[:, k], n) for k, name in enumerate(FACTORS)
+            }
         keep = np.ones(len(chosen[0]), dtype=np.bool_)
         twins = [j for j in range(i) if _alike(axes[j], axis)]
         if twins:
@@ -98,7 +100,9 @@ def _assignment_grid(fabric: Fabric, *, moe: bool, fixed: Mapping[str, int]) -> 
     return chosen
 
 
-def enumerate_space(fabric: Fabric, *, moe: bool, fixed: Mapping[str, int] | None = None) -> tuple[dict[str, Column], Placements]:
+def enumerate_space(
+    fabric: Fabric, *, moe: bool, fixed: Mapping[str, int] | None = None
+) -> tuple[dict[str, Column], Placements]:
     """Return the sizes of every sharding, columns (m,), and all their placements.
 
     `fixed` pins role sizes; roles left out are free. With nothing that fits, the columns are empty.
@@ -153,9 +157,7 @@ def _grouped(
     return columns, placements
 
 
-def _signatures(
-    fabric: Fabric, by_axis: Sequence[Mapping[str, Index]], role: str
-) -> tuple[list[Signature], Index]:
+def _signatures(fabric: Fabric, by_axis: Sequence[Mapping[str, Index]], role: str) -> tuple[list[Signature], Index]:
     """Return a role's distinct signatures, and each placement's index among them.
 
     Strides only matter where groups share links: on rings and lines.

@@ -1,6 +1,7 @@
 """The time of a pass, for a block of candidates: lower, price, choose, schedule.
 
-Letters: P placements, m shardings, G batches, C stage kinds, M microbatches, t_s the time of stage s, p the hand-over between stages.
+Letters: P placements, m shardings, G batches, C stage kinds, M microbatches, t_s the time of stage s, p the hand-over
+between stages.
 
 decode: TPOT = max(M max_s(t_s + p), sum_s(t_s + p)), where M = min(PP, B) microbatches of ceil(B / M) sequences:
 either the slowest stage is always busy, or a token's own way through all stages is longer.
@@ -21,7 +22,7 @@ from inferometer.cost.backend import CostBackend
 from inferometer.cost.schedulers import Busy, Overlap, Scheduler
 from inferometer.estimate.candidates import Block, Placements, Shardings
 from inferometer.estimate.precision import Precision
-from inferometer.estimate.pricer import NOTHING, ZERO, Cost, LinkTables, Pricer, add, select, total
+from inferometer.estimate.pricer import NOTHING, PLACED, ZERO, Cost, LinkTables, Pricer, add, select, total
 from inferometer.graph.ops import Column, Graph, Mask
 from inferometer.specs.deployment import EngineSpec, Workload
 from inferometer.specs.formats import bytes_per_element, find_format
@@ -201,12 +202,11 @@ def _chosen(pricer: Pricer, taken: list[tuple[Mask, str]], costs: list[Cost]) ->
     best = costs[0]
     for (take, where), cost in zip(taken, costs[1:], strict=True):
         left, right, space = pricer.spaces.common(best, cost)
-        if space == "rows" and take.ndim == 3:
+        if space == "rows" and take.ndim == PLACED:
             best = Cost(select(take, right, left), where)
-        elif take.ndim == 3 and space != where:
+        elif take.ndim == PLACED and space != where:
             left, right = pricer.spaces.to_all(Cost(left, space)), pricer.spaces.to_all(Cost(right, space))
-            mask = pricer.spaces.to_all(Cost(Busy(take, ZERO, ZERO, ZERO), where)).compute_s
-            best = Cost(select(mask, right, left), "all")
+            best = Cost(select(pricer.spaces.mask_to_all(take, where), right, left), "all")
         else:
             best = Cost(select(take, right, left), space)
     return best

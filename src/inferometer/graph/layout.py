@@ -46,7 +46,7 @@ class _Label:
 
 
 def _groups(mesh: tuple[str, ...], joint: str) -> list[tuple[str, tuple[str, ...]]]:
-    singles = [(role, (role,)) for role in mesh]
+    singles: list[tuple[str, tuple[str, ...]]] = [(role, (role,)) for role in mesh]
     return [*singles, (joint, mesh)] if len(mesh) > 1 else singles
 
 

@@ -53,11 +53,8 @@ class Footprint(NamedTuple):
         with np.errstate(divide="ignore", invalid="ignore"):
             fits = np.floor(free / self.kv_bytes_per_sequence)
         fits = np.where(self.kv_bytes_per_sequence > 0, fits, np.where(free >= 0, np.inf, -1.0))
-        return np.maximum(fits.min(axis=0), -1.0)
-
-    def worst_stage(self, sequences: Column) -> np.ndarray[tuple[int, ...], np.dtype[np.intp]]:
-        """Return the fullest stage kind of each sharding when each rank holds `sequences`."""
-        return np.argmax(self.weights_bytes + sequences * self.kv_bytes_per_sequence, axis=0)
+        tightest: Column = np.maximum(fits.min(axis=0), -1.0)
+        return tightest
 
 
 def kv_bytes_per_token(model: ModelSpec) -> float:
@@ -97,7 +94,6 @@ def footprint(
     else:
         held = held + first * embedding + last * (norm + chip_bytes((ends.head(model),), shards))
     return Footprint(held, kv, room_bytes)
-
 
 
 def _shards(sizes: dict[str, Column], kv_heads: int) -> Shards:

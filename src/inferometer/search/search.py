@@ -18,6 +18,7 @@ from inferometer.errors import unknown_name
 from inferometer.estimate.candidates import Block, Index, pairs_of
 from inferometer.estimate.estimate import Candidates, Row, estimate_rows, find_candidates
 from inferometer.estimate.legality import Rule
+from inferometer.estimate.pricer import PLACED
 from inferometer.estimate.step import Problem, StepModel
 from inferometer.graph.ops import Column, Mask
 from inferometer.search.grid import blocks
@@ -64,7 +65,8 @@ class Search:
     def step_s(self, block: Block) -> Column:
         """Return the least step time over placements, (m, G)."""
         step_s = self.model.price(block).step_s
-        return np.broadcast_to(step_s, (len(step_s) if step_s.ndim == 3 else 1, *block.sequences.shape)).min(axis=0)
+        least: Column = step_s.min(axis=0) if step_s.ndim == PLACED else step_s
+        return np.broadcast_to(least, block.sequences.shape)
 
     def score(self, sharding: Index, sequences: Column, step_s: Column) -> Column:
         """Return the objective, (m, G); larger is better."""
