@@ -14,7 +14,8 @@ CHOICES: MappingProxyType[str, frozenset[str]] = MappingProxyType(
     {
         "residual": frozenset({"replicated", "sequence"}),
         "mla": frozenset({"absorbed", "expanded"}),
-        "moe-dispatch": frozenset({"gather", "expanded", "coalesced", "expanded-etp-first", "coalesced-etp-first"}),
+        "moe-dispatch": frozenset({"gather", "exchange"}),
+        "moe-exchange": frozenset({"expanded", "coalesced", "expanded-etp-first", "coalesced-etp-first"}),
         "logits": frozenset({"gather", "local"}),
         "dcp-combine": frozenset({"gather-scatter", "exchange"}),
     }
