@@ -1,0 +1,214 @@
+"""Hypothesis strategies that several rooms share: models, chips, fabrics, problems, shardings.
+
+Models and fabrics are small (a few layers, at most 16 chips) but cover every block kind and geometry. Sizes are
+mostly powers of two, so that most shardings divide evenly and are legal.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from hypothesis import strategies as st
+
+from inferometer.blocks.model import is_moe
+from inferometer.estimate.candidates import Placements, Shardings, make_shardings
+from inferometer.estimate.estimate import IDEAL, make_problem
+from inferometer.estimate.legality import legal_mask
+from inferometer.estimate.space import enumerate_space
+from inferometer.estimate.step import Problem
+from inferometer.specs.deployment import Deployment, Sizes, Workload
+from inferometer.specs.hardware import Axis, ChipSpec, Fabric, Machine
+from inferometer.specs.model import Attention, Ffn, Layer, Mla, ModelSpec, Moe
+
+WEIGHT_FORMATS = ("bf16", "fp8", "fp8-block", "fp8-channel", "int4-g128", "mxfp4", "nvfp4")
+PEAKS = ("bf16", "fp8", "fp4")
+GEOMETRIES = ("switch", "mesh", "pcie", "ring", "line")
+
+
+def formats(*names):
+    """Return a dictionary of weight formats for some of `names`."""
+    return st.dictionaries(st.sampled_from(names), st.sampled_from(WEIGHT_FORMATS))
+
+
+@st.composite
+def attentions(draw):
+    """MHA, GQA or MQA, with or without a window."""
+    heads = draw(st.sampled_from((4, 8, 16)))
+    return Attention(
+        heads=heads,
+        kv_heads=draw(st.sampled_from([k for k in (1, 2, 4, 8, 16) if k <= heads])),
+        head_dim=draw(st.sampled_from((32, 64, 128))),
+        qkv_bias=draw(st.booleans()),
+        out_bias=draw(st.booleans()),
+        qk_norm=draw(st.booleans()),
+        window=draw(st.one_of(st.none(), st.integers(1, 3000))),
+        formats=draw(formats("q", "k", "v", "o")) if draw(st.booleans()) else {},
+    )
+
+
+@st.composite
+def mlas(draw):
+    """Latent attention, with or without a q latent."""
+    return Mla(
+        heads=draw(st.sampled_from((4, 8, 16))),
+        q_rank=draw(st.sampled_from((None, 96, 128))),
+        kv_rank=draw(st.sampled_from((64, 128))),
+        nope_dim=draw(st.sampled_from((32, 64))),
+        rope_dim=draw(st.sampled_from((16, 32))),
+        v_dim=draw(st.sampled_from((32, 64))),
+        bias=draw(st.booleans()),
+        formats=draw(formats("q", "q_a", "q_b", "kv_a", "kv_b", "o")),
+    )
+
+
+@st.composite
+def ffns(draw):
+    """Gated or plain, with or without biases."""
+    return Ffn(
+        width=draw(st.sampled_from((256, 512, 768))),
+        gated=draw(st.booleans()),
+        bias=draw(st.booleans()),
+        formats=draw(formats("gate", "up", "down")),
+    )
+
+
+@st.composite
+def moes(draw):
+    """Routed experts, with or without shared ones, free or group-limited."""
+    experts = draw(st.sampled_from((8, 16, 32)))
+    groups = draw(st.sampled_from((1, 1, 2, 4)))
+    top_groups = draw(st.integers(1, groups))
+    return Moe(
+        experts=experts,
+        top_k=draw(st.integers(1, min(6, top_groups * experts // groups))),
+        width=draw(st.sampled_from((128, 256))),
+        gated=draw(st.booleans()),
+        shared_width=draw(st.sampled_from((0, 256))),
+        shared_gate=draw(st.booleans()),
+        groups=groups,
+        top_groups=top_groups,
+        router_bias=draw(st.booleans()),
+        formats=draw(formats("gate", "up", "down")),
+    )
+
+
+@st.composite
+def models(draw, *, moe=None):
+    """A decoder of one to eight layers over a few blocks; `moe` asks for routed experts, or for none."""
+    with_moe = draw(st.booleans()) if moe is None else moe
+    mixers = tuple(draw(st.lists(st.one_of(attentions(), mlas()), min_size=1, max_size=2)))
+    blocks = draw(st.lists(ffns(), min_size=0 if with_moe else 1, max_size=1))
+    if with_moe:
+        blocks.append(draw(moes()))
+    kinds = st.builds(Layer, mixer=st.integers(0, len(mixers) - 1), ffn=st.integers(0, len(blocks) - 1))
+    return ModelSpec(
+        name="made-up",
+        architecture="made-up",
+        hidden=draw(st.sampled_from((256, 512))),
+        vocab=draw(st.sampled_from((512, 1000, 4096))),
+        max_context=1 << 17,
+        mixers=mixers,
+        ffns=tuple(blocks),
+        layers=tuple(draw(st.lists(kinds, min_size=1, max_size=8))),
+        tied=draw(st.booleans()),
+        dtype="bf16",
+        head_format=draw(st.sampled_from((None, "fp8"))),
+        kv_format=draw(st.sampled_from(("bf16", "fp8"))),
+        source="made up by the tests",
+    )
+
+
+def rates(low, high):
+    """Return rates spread evenly over their decades."""
+    return st.floats(np.log10(low), np.log10(high)).map(lambda x: float(10**x))
+
+
+@st.composite
+def chips(draw):
+    """A chip with bf16 and perhaps narrower arithmetic, no slower the narrower it is."""
+    peak = draw(rates(1e11, 1e15))
+    peaks = {name: peak * 2**i for i, name in enumerate(PEAKS[: draw(st.integers(1, 3))])}
+    return ChipSpec(
+        id="made-up",
+        name="made up",
+        vendor="tests",
+        memory_bytes=draw(st.sampled_from((1 << 24, 1 << 28, 1 << 34))),
+        memory_bytes_per_s=draw(rates(1e9, 1e13)),
+        peak_flops_per_s=peaks,
+        default_machine="none",
+    )
+
+
+@st.composite
+def axes(draw, name, sizes):
+    """One axis of any geometry."""
+    geometry = draw(st.sampled_from(GEOMETRIES))
+    return Axis(
+        name=name,
+        geometry=geometry,
+        size=draw(st.sampled_from(sizes)),
+        bytes_per_s=draw(rates(1e8, 1e12)),
+        latency_s=draw(rates(1e-7, 1e-4)),
+        reduces=draw(st.booleans()) and geometry == "switch",
+    )
+
+
+@st.composite
+def fabrics(draw, *, most=16):
+    """One to three axes of 1 to `most` chips in all; sometimes two axes are alike."""
+    found = []
+    left = most
+    for i in range(draw(st.integers(1, 3))):
+        fits = [n for n in (1, 2, 3, 4, 6, 8, 16) if n <= left]
+        twin = bool(found) and found[-1].size <= left and draw(st.booleans())
+        axis = found[-1] if twin else draw(axes(f"x{i}", fits))
+        found.append(axis)
+        left //= axis.size
+    return Fabric(axes=tuple(found))
+
+
+@st.composite
+def workloads(draw):
+    """Decode at one context or over a growing one, or prefill."""
+    phase = draw(st.sampled_from(("decode", "decode", "prefill")))
+    context = draw(st.one_of(st.none(), st.integers(1, 8192))) if phase == "decode" else None
+    return Workload(isl=draw(st.integers(1, 4096)), osl=draw(st.integers(0, 2048)), phase=phase, context=context)
+
+
+class Case(NamedTuple):
+    """A problem, and every legal sharding of its machine."""
+
+    problem: Problem
+    shardings: Shardings
+    placements: Placements
+    legal: np.ndarray
+    """Indices of the legal shardings."""
+
+    def deployment(self, index, batch) -> Deployment:
+        """Return one legal sharding as a deployment, its cheapest placement left to be found."""
+        return Deployment(sizes=self.sizes(index), batch=batch)
+
+    def sizes(self, index) -> Sizes:
+        """Return the sizes of a legal sharding; the index is taken modulo their number."""
+        return self.shardings.at(int(self.legal[index % len(self.legal)]))
+
+
+def make_case(model, machine, workload, **options):
+    """Return a problem with its candidates."""
+    problem = make_problem(model, machine, workload, **options)
+    columns, placements = enumerate_space(machine.fabric, moe=is_moe(model))
+    kept = np.minimum(columns["pp"], len(model.layers))
+    shardings = make_shardings(model, columns | {"pp": kept}, problem.engine.partition)
+    legal = legal_mask(model, IDEAL, columns) & (columns["pp"] == kept)
+    return Case(problem, shardings, placements, np.flatnonzero(legal))
+
+
+@st.composite
+def cases(draw, *, moe=None, most=16, schedulers=("serial", "overlap"), workload=None):
+    """A model on a machine under a workload, with at least one legal sharding (R = chips always is)."""
+    machine = Machine(chip=draw(chips()), fabric=draw(fabrics(most=most)), label="made-up")
+    return make_case(
+        draw(models(moe=moe)),
+        machine,
+        draw(workloads() if workload is None else workload),
+        scheduler=draw(st.sampled_from(schedulers)),
+    )
