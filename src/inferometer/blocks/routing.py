@@ -37,24 +37,28 @@ def _hypergeometric(total: int, marked: int, drawn: int) -> list[float]:
 def rank_draw(experts: int, top_k: int, groups: int, top_groups: int, ranks: int) -> RankDraw:
     """Return mean, variance and hit probability of one token's copies on one of `ranks` ranks.
 
-    A rank holds l = E / n experts (rounded up): part of one group, or several whole groups. With c of its groups
-    chosen, it holds min(l, ...) eligible experts out of G E / g, and copies are hypergeometric.
+    A rank holds l = E / n experts (rounded up): whole groups, and part of one more. With c of its whole groups
+    chosen it holds c E / g eligible experts out of G E / g, and the part where that group is chosen too; copies
+    are hypergeometric.
 
     >>> rank_draw(256, 8, 1, 1, 256).hit == 8 / 256
     True
     >>> round(8 * rank_draw(256, 8, 8, 4, 8).hit, 3)  # DeepSeek-V3 touches under 4 of 8 nodes
-    3.974
+    3.629
     """
-    local = -(-experts // ranks)
     group = experts // groups
-    held, share = (1, local) if local <= group else (-(-local // group), group)
+    whole, part = divmod(-(-experts // ranks), group)
     mean = second = hit = 0.0
-    for chosen, p_chosen in enumerate(_hypergeometric(groups, held, top_groups)):
-        marked = min(chosen * share, top_groups * group)
-        draws = _hypergeometric(top_groups * group, marked, top_k)
-        mean += p_chosen * sum(j * p for j, p in enumerate(draws))
-        second += p_chosen * sum(j * j * p for j, p in enumerate(draws))
-        hit += p_chosen * (1 - draws[0])
+    for chosen, p_chosen in enumerate(_hypergeometric(groups, whole, top_groups)):
+        p_part = (top_groups - chosen) / (groups - whole) if part else 0.0
+        for marked, p_marked in ((chosen * group, 1 - p_part), (chosen * group + part, p_part)):
+            p = p_chosen * p_marked
+            if p <= 0:
+                continue
+            draws = _hypergeometric(top_groups * group, marked, top_k)
+            mean += p * sum(j * d for j, d in enumerate(draws))
+            second += p * sum(j * j * d for j, d in enumerate(draws))
+            hit += p * (1 - draws[0])
     return RankDraw(mean, max(0.0, second - mean * mean), hit)
 
 
@@ -74,7 +78,7 @@ def expected_max_normal(n: int) -> float:
         x = i * step
         below = 0.5 * (1 + erf(x / sqrt(2)))
         total += x * n * exp(-x * x / 2) / sqrt(2 * pi) * below ** (n - 1) * step
-    return round(total, 9)
+    return round(total, 9) + 0.0
 
 
 SMALL_MEAN = 8.0
@@ -154,7 +158,8 @@ def busiest_rank(block: Moe, ranks: Column, tokens: Column) -> Busiest:
     """Return the busiest of `ranks` expert-parallel ranks when `tokens` tokens are routed, as columns.
 
     copies: m + e(n) sqrt(T var n/(n-1)) for m >= 8 (with the free variance of one token's copies this is
-    m + e sqrt(m (E-k)/(E-1))), else the table, its excess over m widened by sqrt(var / free var).
+    m + e sqrt(m (E-k)/(E-1))), else the table, its excess over m widened by sqrt(var / free var). The table's last
+    value bounds the normal form from below, so that copies never fall where one takes over from the other.
     distinct: l (1 - (1 - a/l)^(c/a)), where a = mean copies of a token that hits the rank: exact for n = 1
     (a = k, c = T k gives E (1 - (1 - k/E)^T)) and for n = E. tokens: the normal form of a Bernoulli draw a
     token, and no fewer than copies / a.
@@ -166,14 +171,15 @@ def busiest_rank(block: Moe, ranks: Column, tokens: Column) -> Busiest:
     root = np.sqrt(tokens)
     average = tokens * mean
     copies = average + sigma * root
-    small = average < SMALL_MEAN
-    if small.any():
+    if (average < 2 * SMALL_MEAN).any():
         table = [_small_table(block.experts, block.top_k, int(n)) for n in sizes]
         offsets = np.cumsum([0, *(len(t) for t in table[:-1])])
         last = np.array([len(t) - 1 for t in table])[index]
-        at = np.minimum(np.floor(tokens), last).astype(np.intp) + offsets[index]
-        exact = np.concatenate(table)[at]
-        copies = np.where(small, np.maximum(average, average + (exact - average) * widen), copies)
+        at = np.minimum(np.floor(tokens), last)
+        exact = np.concatenate(table)[at.astype(np.intp) + offsets[index]]
+        few = at * mean
+        listed = few + (exact - few) * widen
+        copies = np.maximum(np.where(average < SMALL_MEAN, average, copies), listed)
     local = np.ceil(block.experts / ranks)
     copies = np.minimum(copies, tokens * np.minimum(float(block.top_k), local))
     together = mean / hit
