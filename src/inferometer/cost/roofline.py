@@ -3,7 +3,10 @@
 The limit of what the hardware allows; real kernels are slower. Williams et al., "Roofline", CACM 52(4), 2009.
 """
 
+import json
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 
@@ -11,6 +14,9 @@ from inferometer.cost.backend import Band, CostBackend, Support, WorkPrice
 from inferometer.cost.groups import LinkRate
 from inferometer.graph.ops import Column, OpKind, Work
 from inferometer.specs.hardware import Axis, ChipSpec
+
+BAND_FILE = Path(__file__).parent / "data" / "roofline_band.json"
+"""Fitted by the command it names; apart from datasheet facts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,14 @@ class Roofline:
 
     def band(self) -> Band:
         """Return the band published measurements leave around the limit."""
-        return Band(1.0, 5.5, "p90 of |error| of roofline TPOT on published serving measurements: 82 % below")
+        return _band()
+
+
+@cache
+def _band() -> Band:
+    """Return the fitted band; read at the first call."""
+    fitted = json.loads(BAND_FILE.read_text(encoding="utf-8"))
+    return Band(fitted["low"], fitted["high"], f"{fitted['source']}; {fitted['command']}, {fitted['date']}")
 
 
 def total_bytes(work: Work) -> Column:

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Hold estimates against reality: published measurements, and the bands they leave."""

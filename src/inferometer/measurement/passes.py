@@ -1,0 +1,139 @@
+"""Seconds of the passes that questions need, many batches at once.
+
+Questions that differ in batch alone share one lowering: the batches are the columns of a block.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from inferometer.blocks.model import is_moe
+from inferometer.catalog.loader import build_machine
+from inferometer.cost.backend import CostBackend
+from inferometer.errors import InferometerError
+from inferometer.estimate.candidates import Block, Placements, Shardings, make_shardings
+from inferometer.estimate.estimate import make_problem
+from inferometer.estimate.legality import broken_rules
+from inferometer.estimate.space import enumerate_space
+from inferometer.estimate.step import Problem, StepModel
+from inferometer.graph.ops import Column
+from inferometer.measurement.models import chip_of, stored_model
+from inferometer.measurement.questions import Question, Setup
+from inferometer.memory.footprint import footprint
+from inferometer.specs.deployment import Workload
+from inferometer.specs.hardware import Machine
+
+
+class Pass(NamedTuple):
+    """One kind of pass of one setup, at any batch."""
+
+    setup: Setup
+    workload: Workload
+
+
+class Priced(NamedTuple):
+    """One pass at one batch."""
+
+    step_s: float
+    fits: bool
+    """Whether weights and the KV of all sequences fit."""
+
+
+def prefill_of(question: Question) -> Pass:
+    """Return the prefill of all prompts."""
+    return Pass(question.setup, Workload(phase="prefill", isl=question.isl_tok, osl=1))
+
+
+def decode_of(question: Question) -> Pass:
+    """Return the mean decode step of a question, over the contexts its steps see.
+
+    Steps j = 1..n see c = I + j, so the range is I + 1 .. I + n, both ends seen. The estimate takes the mean over
+    isl..isl + osl by quadrature, which is the mean of a straight line at the middle of the range, I + (n + 1) / 2:
+    exactly what the n steps average to where a step's time is linear in c. So isl = I + 1 and osl = n - 1.
+    """
+    if question.osl_tok is None:
+        return Pass(question.setup, Workload(phase="decode", isl=question.isl_tok, osl=0, context=question.isl_tok))
+    return Pass(question.setup, Workload(phase="decode", isl=question.isl_tok + 1, osl=question.decode_steps - 1))
+
+
+class Pricer:
+    """Prices passes with one backend, and keeps what it priced."""
+
+    def __init__(self, backend: CostBackend) -> None:
+        """Start with nothing priced."""
+        self.backend = backend
+        self.refused: dict[Pass, str] = {}
+        """Pass -> why it cannot be priced."""
+        self._priced: dict[tuple[Pass, int], Priced] = {}
+        self._machines: dict[tuple[str, int], Machine] = {}
+        self._spaces: dict[Setup, tuple[dict[str, Column], Placements]] = {}
+
+    def price(self, wanted: Iterable[tuple[Pass, int]]) -> None:
+        """Price (pass, batch) pairs, each pass once with all its batches; what cannot be priced goes to `refused`."""
+        batches: dict[Pass, set[int]] = {}
+        for one, batch in wanted:
+            if (one, batch) not in self._priced:
+                batches.setdefault(one, set()).add(batch)
+        for one, several in batches.items():
+            try:
+                self._price(one, sorted(several))
+            except InferometerError as error:
+                self.refused[one] = str(error)
+
+    def at(self, one: Pass, batch: int) -> Priced:
+        """Return a priced pass at a batch, sequences over all chips."""
+        return self._priced[one, batch]
+
+    def _price(self, one: Pass, batches: list[int]) -> None:
+        setup, sizes = one.setup, one.setup.sizes
+        problem = self._problem(one)
+        if sizes.pp > len(problem.model.layers):
+            raise InferometerError(f"PP={sizes.pp} exceeds the layers of {setup.model}")
+        columns, placements = self._space(setup, problem)
+        if not len(columns["tp"]):
+            raise InferometerError(f"sizes cannot be placed on {setup.n_chips} x {setup.chip}")
+        for rule in broken_rules(problem.model, problem.engine, columns):
+            if bool(np.asarray(rule.broken).any()):
+                raise InferometerError(f"{rule.name}: {rule.advice}")
+        shardings = make_shardings(problem.model, columns, problem.engine.partition)
+        ranks = sizes.r * sizes.dpa
+        sequences = np.array([[float(-(-batch // ranks)) for batch in batches]])
+        pairs = np.arange(placements.start[1])[:, None]
+        block = Block(np.zeros(1, dtype=np.intp), sequences, pairs)
+        step_s = StepModel(problem=problem, shardings=shardings, placements=placements).price(block).step_s
+        best = np.broadcast_to(step_s, (len(pairs), 1, len(batches))).min(axis=0)[0]
+        room = self._room(problem, shardings)
+        for i, batch in enumerate(batches):
+            self._priced[one, batch] = Priced(float(best[i]), bool(sequences[0, i] <= room))
+
+    def _problem(self, one: Pass) -> Problem:
+        setup = one.setup
+        key = (setup.chip, setup.n_chips)
+        if key not in self._machines:
+            chip = chip_of(setup.chip)
+            if chip is None:
+                raise AssertionError(f"{setup.chip} is not known")
+            self._machines[key] = build_machine(chip.id, n_chips=setup.n_chips)
+        model = stored_model(setup.model, setup.weights, setup.kv, head=setup.head)
+        return make_problem(model, self._machines[key], one.workload, backend=self.backend)
+
+    def _space(self, setup: Setup, problem: Problem) -> tuple[dict[str, Column], Placements]:
+        if setup not in self._spaces:
+            moe = is_moe(problem.model)
+            fixed = {role: getattr(setup.sizes, role) for role in ("r", "pp", "dpa", "tp", "dcp")}
+            fixed |= {"ep": setup.sizes.ep, "etp": setup.sizes.etp} if moe else {}
+            self._spaces[setup] = enumerate_space(problem.machine.fabric, moe=moe, fixed=fixed)
+        return self._spaces[setup]
+
+    @staticmethod
+    def _room(problem: Problem, shardings: Shardings) -> float:
+        """Return the sequences a rank has room for."""
+        held = footprint(
+            problem.model,
+            dict(shardings.sizes),
+            shardings.multiplicities,
+            length=problem.max_length,
+            room_bytes=problem.room_bytes,
+        )
+        return float(held.sequences()[0])

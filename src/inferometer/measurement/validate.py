@@ -1,0 +1,123 @@
+"""Hold estimates against published measurements, point by point."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from inferometer.cost.backend import Band, CostBackend, create_backend
+from inferometer.errors import InferometerError, unknown_name
+from inferometer.measurement.models import chip_of
+from inferometer.measurement.passes import Pricer
+from inferometer.measurement.points import CLASSES, METRIC_UNITS, Point, load_points
+from inferometer.measurement.predict import passes_of, predict
+from inferometer.measurement.published import read_points
+from inferometer.measurement.questions import SCORED_CLASSES, Question, ask
+from inferometer.measurement.summary import era_of, group_of, summarise
+from inferometer.specs.deployment import ROLES
+
+ENGINE = "ideal"
+"""Engine that rows are priced with. The engines published rows ran are older than any the catalogue describes."""
+
+
+def validate_points(
+    path: str | None = None, *, backend: str = "roofline", classes: Sequence[str] = SCORED_CLASSES
+) -> Iterator[dict[str, Any]]:
+    """Yield one row a point that can be scored, in file order, then `{"summary": ...}`.
+
+    `path`: a CSV of the user's own, in the published dialect or in ours; None: the committed points. Values, `low`
+    and `high` are in the unit of the metric (`unit`). Every point is a row or is counted in the summary's `not_scored`.
+
+    Raises InferometerError for a bad file, an unknown backend, and a class there is no rule for.
+    """
+    for klass in classes:
+        if klass not in CLASSES:
+            raise unknown_name("class", klass, CLASSES)
+        if klass not in SCORED_CLASSES:
+            raise InferometerError(f"class {klass} cannot be scored yet; allowed: {', '.join(SCORED_CLASSES)}")
+    points = load_points() if path is None else read_points(path)
+    return _validate(points, create_backend(backend), classes)
+
+
+def _validate(points: Sequence[Point], backend: CostBackend, classes: Sequence[str]) -> Iterator[dict[str, Any]]:
+    reasons: Counter[str] = Counter()
+    asked: list[tuple[Point, Question]] = []
+    for point in points:
+        question = ask(point) if point.klass in classes else f"class: {point.klass or 'none'}"
+        if isinstance(question, str):
+            reasons[question] += 1
+        else:
+            asked.append((point, question))
+    pricer = Pricer(backend)
+    pricer.price((one, q.batch) for point, q in asked for one in passes_of(q, point.metric))
+    rows = []
+    for point, question in asked:
+        refused = [pricer.refused[one] for one in passes_of(question, point.metric) if one in pricer.refused]
+        if refused:
+            reasons[f"refused: {refused[0]}"] += 1
+            continue
+        row = _row(point, question, pricer)
+        rows.append(row)
+        yield row
+    yield {"summary": {"backend": backend.name, "engine": ENGINE} | summarise(rows, reasons)}
+
+
+def _row(point: Point, question: Question, pricer: Pricer) -> dict[str, Any]:
+    setup = question.setup
+    answer = predict(question, point.metric, pricer)
+    low, high = in_metric(answer.value, pricer.backend.band(), is_time=point.is_time)
+    chip = chip_of(setup.chip)
+    return {
+        "group_id": point.group_id,
+        "metric": point.metric,
+        "measured": point.measured,
+        "predicted": answer.value,
+        "error": answer.value / point.measured - 1,
+        "low": low,
+        "high": high,
+        "class": point.klass,
+        "in_sample": seen_by_fit(pricer.backend),
+        "unit": METRIC_UNITS[point.metric],
+        "model": setup.model,
+        "weight_format": setup.weights,
+        "kv_format": setup.kv,
+        "chip": chip.id if chip else setup.chip,
+        "n_chips": setup.n_chips,
+        "sizes": {role: getattr(setup.sizes, role) for role in ROLES},
+        "isl": question.isl_tok,
+        "osl": question.osl_tok,
+        "batch": question.batch,
+        "phase": question.phase,
+        "framework": f"{point.framework} {point.framework_version}".strip(),
+        "engine": ENGINE,
+        "backend": pricer.backend.name,
+        "fits": answer.fits,
+        "suspicious": list(point.suspicious),
+        "assumed": list(question.assumed),
+        "group": group_of(point.klass, point.source.url),
+        "era": era_of(point.framework, point.framework_version, point.source.url),
+        "source": point.source.name,
+        "url": point.source.url,
+        "date": point.source.date,
+    }
+
+
+def in_metric(value: float, band: Band, *, is_time: bool) -> tuple[float, float]:
+    """Return low and high of a value, whose time lies between `band.low` and `band.high` of what was predicted.
+
+    A rate is tokens over time, so the longest time gives the lowest rate.
+
+    >>> in_metric(10.0, Band(1.0, 5.0, ""), is_time=True), in_metric(10.0, Band(1.0, 5.0, ""), is_time=False)
+    ((10.0, 50.0), (2.0, 10.0))
+    """
+    if is_time:
+        return value * band.low, value * band.high
+    return value / band.high, value / band.low
+
+
+def seen_by_fit(backend: CostBackend) -> bool:
+    """Return whether a backend's times were fitted to measurements; datasheet limits were not.
+
+    A fitted backend is taken to have seen every row: out of sample is claimed only where it is certain. The band is
+    another matter: it always comes from these rows.
+    """
+    return backend.basis != "analytic"
