@@ -1,0 +1,123 @@
+"""From a name to a spec: presets, files, directories and the hub for models; the catalogue and files for machines."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from inferometer.catalog.loader import build_machine, preset_config, preset_ids
+from inferometer.catalog.names import resolve
+from inferometer.catalog.presets import preset_index
+from inferometer.errors import InferometerError, unknown_name
+from inferometer.ingest.config import CONFIG_NAME, SIDECAR_NAME, load_model_path, model_from_config
+from inferometer.ingest.quantization import quant_scheme
+from inferometer.ingest.read_json import one_line, read_json
+from inferometer.specs.formats import find_format
+from inferometer.specs.hardware import Machine
+from inferometer.specs.model import ModelSpec
+
+KV_FORMATS = ("bf16", "fp16", "fp32", "fp8", "int8")
+"""Formats a KV cache may have: one number a slot, no block scales."""
+
+HUB_TIMEOUT_S = 10.0
+
+_HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
+_KV_ALIASES = {"fp8_e5m2": "fp8", "e4m3": "fp8", "e5m2": "fp8"}
+
+
+def load_model(name: str, quant: str | None = None, kv_cache_dtype: str | None = None) -> ModelSpec:
+    """Return the model `name`: a preset, its alias or hub id, a directory, a `config.json`, or `org/name[@revision]`.
+
+    Parameters
+    ----------
+    name
+        Presets are tried before the hub; the hub is the only one that is not local.
+    quant
+        A scheme for every linear weight, such as `fp8` or `nvfp4`; None keeps the checkpoint's.
+    kv_cache_dtype
+        Format of the KV cache; None or `auto` keeps the checkpoint's.
+
+    Raises InferometerError, one line, for a name, a file or a format that is not understood.
+
+    >>> load_model("deepseek-v3").kv_format, load_model("deepseek-v3", kv_cache_dtype="fp8").kv_format
+    ('bf16', 'fp8')
+    """
+    return in_formats(_named(name), quant, kv_cache_dtype)
+
+
+def in_formats(model: ModelSpec, quant: str | None, kv_cache_dtype: str | None) -> ModelSpec:
+    """Return `model` with its linear weights and its KV cache in other formats; None keeps what it has."""
+    if quant is not None:
+        model = quant_scheme(model, quant)
+    if kv_cache_dtype is None or kv_cache_dtype == "auto":
+        return model
+    wanted = find_format(_KV_ALIASES.get(kv_cache_dtype.lower(), kv_cache_dtype)).name
+    if wanted not in KV_FORMATS:
+        raise unknown_name("KV cache format", kv_cache_dtype, KV_FORMATS)
+    return msgspec.structs.replace(model, kv_format=wanted)
+
+
+def load_machine(chip: str, machine: str | None = None, n_chips: int | None = None) -> Machine:
+    """Return the machine `chip` and `machine` say: `("h200", "8x2")`, `("tpu-v7", "4x4x4")`, `("p5.48xlarge",)`.
+
+    `chip` is a chip, a machine, a cloud instance, or a file of either. Without `machine` it is as few nodes as hold
+    `n_chips` (1 unless told). Raises InferometerError for an unknown name or a size that the machine does not hold.
+
+    >>> load_machine("h200", "8x2").fabric.n_chips
+    16
+    """
+    return build_machine(chip, machine, n_chips)
+
+
+def _named(name: str) -> ModelSpec:
+    text = name.strip()
+    if not text:
+        raise InferometerError("MODEL is empty; give a preset (inferometer models), a config.json or org/name")
+    if text.lower().endswith(".gguf"):
+        raise InferometerError(f"{one_line(text)}: GGUF files are not read yet; give the model's config.json")
+    if _is_path(text):
+        return load_model_path(Path(text).expanduser())
+    if resolve("model", text, preset_index()) is not None:
+        preset = preset_config(text)
+        return model_from_config(preset.config, name=preset.id, source=preset.source, sidecar=preset.quant_sidecar)
+    hub = _HUB_ID.fullmatch(text)
+    if hub is not None:
+        return _from_hub(hub[1], hub[2])
+    raise unknown_name("model", text[:80], preset_ids())
+
+
+def _is_path(text: str) -> bool:
+    """Return whether `text` is a file or directory: it looks like one, or it exists and is no preset."""
+    if text.startswith((".", "/", "~", "\\")) or text.lower().endswith((".json", "/")):
+        return True
+    try:
+        return Path(text).exists() and resolve("model", text, preset_index()) is None
+    except (OSError, ValueError):
+        return False
+
+
+def _from_hub(repo: str, revision: str | None) -> ModelSpec:
+    """Return a model of the hub from its two small files; the library caches them."""
+    try:
+        hub = import_module("huggingface_hub")
+    except ImportError:
+        raise InferometerError(
+            f"{repo} is no preset, and reading it from the hub needs `pip install huggingface_hub`"
+        ) from None
+    config = _fetch(hub, repo, CONFIG_NAME, revision)
+    try:
+        sidecar = read_json(_fetch(hub, repo, SIDECAR_NAME, revision))
+    except InferometerError:
+        sidecar = None  # most repositories have none
+    source = f"https://huggingface.co/{repo}" + (f"/tree/{revision}" if revision else "")
+    return model_from_config(read_json(config), name=repo.partition("/")[2], source=source, sidecar=sidecar)
+
+
+def _fetch(hub: Any, repo: str, file: str, revision: str | None) -> str:
+    try:
+        return str(hub.hf_hub_download(repo, file, revision=revision, etag_timeout=HUB_TIMEOUT_S))
+    except Exception as error:  # noqa: BLE001 (a foreign library, and every failure is one line)
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise InferometerError(f"{repo}: {file} cannot be read from the hub: {reason}") from None

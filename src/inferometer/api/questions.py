@@ -1,0 +1,197 @@
+"""The two questions: what does this deployment do, and which deployments are best."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Unpack
+
+from inferometer.api.limits import parse_slo
+from inferometer.api.load import in_formats, load_machine, load_model
+from inferometer.api.placing import parse_placement
+from inferometer.api.settings import Settings, Terms, check_batch, settle
+from inferometer.api.sizes import chips_of, fill_sizes, parse_sizes
+from inferometer.blocks.model import is_moe
+from inferometer.errors import InferometerError
+from inferometer.estimate.estimate import estimate as estimate_one
+from inferometer.estimate.result import Diagnostic, Estimate
+from inferometer.estimate.step import Problem
+from inferometer.report.answer import Answer, Ranking
+from inferometer.search.result import Progress, Slo
+from inferometer.search.search import search as search_one
+from inferometer.specs.deployment import ROLES, Deployment, Placement, Sizes
+from inferometer.specs.hardware import Machine
+from inferometer.specs.model import ModelSpec
+
+Given = str | Sizes | Mapping[str, int] | None
+"""Role sizes: text such as `DPA=16,EP=32`, a spec, role -> size, or None."""
+
+
+def estimate(
+    model: ModelSpec | str,
+    machine: Machine | str,
+    sizes: Given = None,
+    *,
+    batch: int | None = None,
+    placement: Placement | str | None = None,
+    slo: Slo | str | float | None = None,
+    **settings: Unpack[Settings],
+) -> Answer:
+    """Return one deployment, priced: `.rates`, `.estimate` (time, ops, choices, memory, reasons), `.problem`.
+
+    Parameters
+    ----------
+    model
+        A `ModelSpec`, or any name `load_model` takes.
+    machine
+        A `Machine`, or its words: `"h200 8x2"`. Words without a size take as many chips as `sizes` span.
+    sizes
+        Role sizes. What is left out follows R = PP = DPA = DCP = ETP = 1 and fills TP and EP.
+    batch
+        Sequences in flight over the whole deployment; None is the most that fits.
+    placement
+        Where roles lie, as in `"EP=nvlink:8+network:2"`; None is the cheapest.
+    slo
+        Limits to keep: `20` tok/s a user, `"tpot=50ms"`; what misses them has a reason.
+    settings
+        See `Settings`: isl, osl, context, phase, engine, backend, scheduler, ...
+
+    Raises InferometerError, one line, for input that makes no sense. What does not fit or is illegal is an answer
+    with `estimate.reasons`.
+
+    >>> answer = estimate("llama-3.1-8b", "h100 1x1", batch=1, context=1)
+    >>> answer.estimate.feasible, answer.estimate.bound
+    (True, 'memory')
+    """
+    check_batch(batch)
+    terms = settle(settings)
+    spec = _model(model, settings)
+    given = _roles(sizes)
+    where = _machine(machine, chips_of(given))
+    problem = terms.problem(spec, where)
+    filled = fill_sizes(given, where.fabric.n_chips, moe=is_moe(spec))
+    place = parse_placement(placement, where.fabric) if isinstance(placement, str) else placement
+    priced = estimate_one(problem, Deployment(sizes=filled, placement=place, batch=batch))
+    return _answer(problem, _held_to(priced, _slo(slo, terms)), terms, settings)
+
+
+def search(
+    model: ModelSpec | str,
+    machines: Machine | str | Sequence[Machine | str],
+    *,
+    sizes: Given = None,
+    batch: int | None = None,
+    slo: Slo | str | float | None = None,
+    by: str = "tok_per_s_per_chip",
+    per_dollar: bool = False,
+    top: int = 10,
+    progress: Callable[[Progress], None] | None = None,
+    **settings: Unpack[Settings],
+) -> Ranking:
+    """Return the best deployments of `model` on one machine, or over several: `.answers`, best first.
+
+    Every sharding, placement, Choice and batch is priced; `sizes` pins some roles, `batch` the batch. `by` is
+    tok_per_s_per_chip, tok_per_s, tok_per_s_per_user or ttft; `per_dollar` orders by tokens a dollar, machines
+    without a price last. With nothing feasible, `.answers` is empty and `.nearest` says what misses by least.
+
+    Other parameters as in `estimate`. Raises InferometerError, one line, for input that makes no sense.
+
+    >>> best = search("llama-3.1-8b", "h100 2x1", top=1).answers[0].estimate.sizes
+    >>> best.n_chips
+    2
+    """
+    check_batch(batch)
+    if top < 1:
+        raise InferometerError(f"--top {top}: must be 1 or more")
+    terms = settle(settings, by)
+    _check_order(by, terms, per_dollar=per_dollar)
+    spec = _model(model, settings)
+    given = _roles(sizes)
+    listed = [machines] if isinstance(machines, Machine | str) else list(machines)
+    limits = _slo(slo, terms)
+    found: list[tuple[float, Answer]] = []
+    nearest, results = [], []
+    for where in [_machine(one, chips_of(given)) for one in listed]:
+        problem = terms.problem(spec, where)
+        result = search_one(problem, fixed=given, batch=batch, slo=limits, by=by, top=top, progress=progress)
+        if not result.shardings:
+            raise InferometerError(_no_sharding(given, where))
+        results.append(result)
+        answers = [(one.score, _answer(one.problem, one.estimate, terms, settings)) for one in result.found]
+        found += [(_per_dollar(answer) if per_dollar else score, answer) for score, answer in answers]
+        if result.nearest is not None:
+            nearest.append(_answer(result.nearest.problem, result.nearest.estimate, terms, settings))
+    found.sort(key=lambda pair: -pair[0])
+    answers_only = tuple(answer for _, answer in found[:top])
+    return Ranking(answers=answers_only, nearest=tuple(nearest), results=tuple(results), by=by, per_dollar=per_dollar)
+
+
+def _check_order(by: str, terms: Terms, *, per_dollar: bool) -> None:
+    if by == "tok_per_s_per_user" and terms.workload.phase == "prefill":
+        raise InferometerError("--by tok_per_s_per_user orders decode steps; leave --phase prefill out")
+    if per_dollar and by in ("tok_per_s_per_user", "ttft"):
+        raise InferometerError(f"--per-dollar orders by tokens a dollar; leave --by {by} out")
+
+
+def _roles(sizes: Given) -> dict[str, int]:
+    if sizes is None:
+        return {}
+    if isinstance(sizes, str):
+        return parse_sizes(sizes)
+    if isinstance(sizes, Sizes):
+        return {role: getattr(sizes, role) for role in ROLES}
+    return parse_sizes(",".join(f"{role}={size}" for role, size in sizes.items())) if sizes else {}
+
+
+def _model(model: ModelSpec | str, settings: Settings) -> ModelSpec:
+    quant, kv = settings.get("quant"), settings.get("kv_cache_dtype")
+    return load_model(model, quant, kv) if isinstance(model, str) else in_formats(model, quant, kv)
+
+
+def _machine(machine: Machine | str, n_chips: int | None) -> Machine:
+    if isinstance(machine, Machine):
+        return machine
+    chip, _, rest = machine.strip().partition(" ")
+    return load_machine(chip, rest.strip()) if rest.strip() else load_machine(chip, None, n_chips)
+
+
+def _slo(slo: Slo | str | float | None, terms: Terms) -> Slo | None:
+    return slo if slo is None or isinstance(slo, Slo) else parse_slo(str(slo), terms.workload.phase)
+
+
+def _answer(problem: Problem, priced: Estimate, terms: Terms, settings: Settings) -> Answer:
+    kept = {} if settings.get("kv_cache_dtype") else {"kv_cache_dtype": problem.model.kv_format}
+    usd_per_chip_hour, source = terms.price(problem.machine.chip.id)
+    return Answer(
+        problem=problem,
+        estimate=_noted(problem, priced),
+        usd_per_chip_hour=usd_per_chip_hour,
+        price_source=source,
+        assumed=terms.assumed | kept,
+    )
+
+
+def _noted(problem: Problem, priced: Estimate) -> Estimate:
+    """Return the estimate with a note where sequences outgrow what the config states."""
+    longest = problem.model.max_context
+    if problem.max_length <= longest:
+        return priced
+    text = f"sequences reach {problem.max_length} tokens, {problem.model.name} states {longest}; shorten --isl or --osl"
+    return replace(priced, diagnostics=(*priced.diagnostics, Diagnostic(name="beyond-context", text=text)))
+
+
+def _held_to(priced: Estimate, slo: Slo | None) -> Estimate:
+    """Return the estimate with a reason where it misses a limit."""
+    limits = [] if slo is None else [limit for limit in (slo.tpot_s, slo.ttft_s) if limit is not None]
+    if not limits or priced.step_s <= min(limits):
+        return priced
+    text = f"misses-slo: a step takes {priced.step_s * 1e3:.2f} ms, the limit is {min(limits) * 1e3:.2f} ms"
+    return replace(priced, reasons=(*priced.reasons, text))
+
+
+def _per_dollar(answer: Answer) -> float:
+    cost = answer.usd_per_mtok
+    return -1.0 if cost is None else 1 / cost if cost > 0 else float("inf")
+
+
+def _no_sharding(given: Mapping[str, int], machine: Machine) -> str:
+    spelled = ",".join(f"{role.upper()}={size}" for role, size in given.items())
+    return f"no sharding with {spelled or 'these sizes'} fits the {machine.fabric.n_chips} chips of {machine.label}"

@@ -1,0 +1,190 @@
+"""Settings that every question takes, their defaults, and what of them was assumed."""
+
+import math
+from dataclasses import dataclass
+from typing import TypedDict, get_args
+
+from inferometer.catalog.loader import default_price, find_engine
+from inferometer.cost.schedulers import Overlap, parse_overlap
+from inferometer.errors import InferometerError, unknown_name
+from inferometer.estimate.estimate import make_problem
+from inferometer.estimate.step import Problem
+from inferometer.memory.footprint import RESERVE_SHARE, Reserve
+from inferometer.serving.rates import price_label
+from inferometer.specs.deployment import Phase, Workload
+from inferometer.specs.hardware import Machine
+from inferometer.specs.model import ModelSpec
+
+MAX_TOKENS = 1_000_000_000
+"""Longest prompt, answer or context taken; a larger number is a slip."""
+
+MAX_SEQUENCES = 100_000_000
+"""Largest batch taken, same."""
+
+DEFAULT_ENGINE, DEFAULT_BACKEND, DEFAULT_SCHEDULER = "ideal", "roofline", "overlap"
+DEFAULT_PHASE: Phase = "decode"
+
+
+class Settings(TypedDict, total=False):
+    """Keywords of `estimate` and `search`. None, or left out, takes the default."""
+
+    quant: str | None
+    """Scheme of every linear weight, such as fp8 (the checkpoint's)."""
+    kv_cache_dtype: str | None
+    """Format of the KV cache (the checkpoint's)."""
+    isl: int | None
+    """Prompt tokens of a request (8192)."""
+    osl: int | None
+    """Output tokens of a request (1024)."""
+    context: int | None
+    """One KV length that replaces the mean over isl..isl+osl in decode."""
+    phase: str | None
+    """decode, or prefill."""
+    engine: str | None
+    """ideal, or an engine such as vllm@0.24."""
+    backend: str | None
+    """Cost backend (roofline)."""
+    scheduler: str | None
+    """overlap, or serial."""
+    overlap: str | None
+    """Shares of memory and network time that can hide, as in 0.9,0.65."""
+    reserve_bytes: float | None
+    """Bytes a chip keeps from weights and KV."""
+    gpu_memory_utilization: float | None
+    """Share of a chip's memory for weights and KV (0.9); the rest is reserved."""
+    usd_per_chip_hour: float | None
+    """Price; None takes the catalogue's."""
+    provider: str | None
+    region: str | None
+    tier: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """Settings, checked and filled in."""
+
+    workload: Workload
+    engine: str
+    backend: str
+    scheduler: str
+    overlap: Overlap
+    reserve: Reserve
+    usd_per_chip_hour: float | None
+    provider: str | None
+    region: str | None
+    tier: str | None
+    assumed: dict[str, str]
+    """Setting that nobody chose -> its value as shown."""
+
+    def problem(self, model: ModelSpec, machine: Machine) -> Problem:
+        """Return what is asked of `model` on `machine`."""
+        return make_problem(
+            model,
+            machine,
+            self.workload,
+            engine=find_engine(self.engine),
+            backend=self.backend,
+            scheduler=self.scheduler,
+            overlap=self.overlap,
+            reserve=self.reserve,
+        )
+
+    def price(self, chip_id: str) -> tuple[float | None, str]:
+        """Return dollars of a chip and hour, and where they come from; None and `none` where nobody knows."""
+        if self.usd_per_chip_hour is not None:
+            return self.usd_per_chip_hour, "given"
+        price = default_price(chip_id, self.provider, self.region, self.tier)
+        return (None if price is None else price.usd_per_chip_hour), price_label(price)
+
+
+def settle(settings: Settings, by: str | None = None) -> Terms:
+    """Return the terms of a question; ordering `by` ttft asks for prefill unless a phase was given.
+
+    Raises InferometerError for a value that is out of range.
+    """
+    assumed: dict[str, str] = {}
+    work = _workload(settings, by, assumed)
+    price = settings.get("usd_per_chip_hour")
+    if price is not None and not 0 <= price < math.inf:
+        raise InferometerError(f"--usd-per-chip-hour {price}: a price is 0 or more")
+    text = settings.get("overlap")
+    return Terms(
+        workload=work,
+        engine=_chosen(settings.get("engine"), DEFAULT_ENGINE, "engine", assumed),
+        backend=_chosen(settings.get("backend"), DEFAULT_BACKEND, "backend", assumed),
+        scheduler=_chosen(settings.get("scheduler"), DEFAULT_SCHEDULER, "scheduler", assumed),
+        overlap=parse_overlap(text) if text is not None else Overlap(),
+        reserve=_reserve(settings, assumed),
+        usd_per_chip_hour=price,
+        provider=settings.get("provider"),
+        region=settings.get("region"),
+        tier=settings.get("tier"),
+        assumed=assumed,
+    )
+
+
+def check_batch(batch: int | None) -> None:
+    """Raise InferometerError for a batch that is not a number of sequences."""
+    if batch is not None and not 1 <= batch <= MAX_SEQUENCES:
+        raise InferometerError(f"--batch-size {batch}: must be from 1 to {MAX_SEQUENCES} sequences")
+
+
+def _chosen(value: str | None, default: str, name: str, assumed: dict[str, str]) -> str:
+    if value is None:
+        assumed[name] = default
+        return default
+    return value
+
+
+def _workload(settings: Settings, by: str | None, assumed: dict[str, str]) -> Workload:
+    phase = _phase(settings.get("phase"), by)
+    plain = Workload()
+    isl = _tokens("--isl", settings.get("isl"))
+    osl = _tokens("--osl", settings.get("osl"))
+    context = _tokens("--context", settings.get("context"))
+    if context is not None and phase == "prefill":
+        raise InferometerError("--context is the KV length of a decode step; prefill takes --isl")
+    if context is None:
+        if isl is None:
+            assumed["isl"] = str(plain.isl)
+        if osl is None and phase == "decode":
+            assumed["osl"] = str(plain.osl)
+    work = Workload(isl=isl or plain.isl, osl=osl or plain.osl, phase=phase, context=context)
+    if settings.get("phase") is None:
+        mean = f" (mean over contexts {work.isl}..{work.isl + work.osl})"
+        assumed["phase"] = phase + (mean if phase == "decode" and context is None else "")
+    return work
+
+
+def _phase(given: str | None, by: str | None) -> Phase:
+    if given is None:
+        return "prefill" if by == "ttft" else DEFAULT_PHASE
+    phases: tuple[Phase, ...] = get_args(Phase)
+    phase = next((known for known in phases if known == given), None)
+    if phase is None:
+        raise unknown_name("phase", given[:40], phases)
+    if by == "ttft" and phase == "decode":
+        raise InferometerError("--by ttft orders prefill passes; leave --phase decode out")
+    return phase
+
+
+def _tokens(flag: str, value: int | None) -> int | None:
+    if value is not None and not 1 <= value <= MAX_TOKENS:
+        raise InferometerError(f"{flag} {value}: must be from 1 to {MAX_TOKENS} tokens")
+    return value
+
+
+def _reserve(settings: Settings, assumed: dict[str, str]) -> Reserve:
+    fixed, used = settings.get("reserve_bytes"), settings.get("gpu_memory_utilization")
+    if fixed is not None and used is not None:
+        raise InferometerError("give --reserve-bytes or --gpu-memory-utilization, not both")
+    if fixed is not None:
+        if not 0 <= fixed < math.inf:
+            raise InferometerError(f"--reserve-bytes {fixed}: must be 0 or more")
+        return Reserve(fixed_bytes=fixed)
+    if used is not None:
+        if not 0 < used <= 1:
+            raise InferometerError(f"--gpu-memory-utilization {used}: must be above 0 and at most 1")
+        return Reserve(share=1 - used)
+    assumed["reserve"] = f"{RESERVE_SHARE:.0%} of memory"
+    return Reserve()

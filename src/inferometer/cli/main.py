@@ -1,0 +1,135 @@
+"""The console script: verbs, exit status, and every failure as one line.
+
+Exit status: 0 answered; 1 nothing feasible, or it does not fit; 2 bad input; 130 interrupted.
+"""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from inferometer.cli.options import VERBS, Options, command
+from inferometer.errors import InferometerError
+
+NOT_FEASIBLE, BAD_INPUT, INTERRUPTED = 1, 2, 130
+
+CommandLineError = typer.BadParameter.__mro__[2]
+"""click's own base of what it says about a command line; typer carries it under several names."""
+
+app = typer.Typer(
+    help="How fast an LLM runs on which machine, sharded how; whether it fits, what it costs, how sure we are.",
+    rich_markup_mode=None,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 110},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from inferometer import __version__
+
+        typer.echo(f"inferometer {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+) -> None:
+    del version
+
+
+def search(options: Options) -> None:
+    """Rank every sharding, placement and batch of MODEL on one or more machines."""
+    from inferometer.cli.verbs import search as verb
+
+    verb(options, top=10)
+
+
+def top(options: Options) -> None:
+    """Rank as search does, and print the best few."""
+    from inferometer.cli.verbs import search as verb
+
+    verb(options, top=5)
+
+
+def explain(options: Options) -> None:
+    """Work one deployment out in full: operations, choices, memory, dollars, launch flags."""
+    from inferometer.cli.verbs import explain as verb
+
+    verb(options)
+
+
+def params(options: Options) -> None:
+    """Count the parameters of MODEL by kind of tensor."""
+    from inferometer.cli.lists import params as verb
+
+    verb(options)
+
+
+def models(options: Options) -> None:
+    """List the model presets."""
+    from inferometer.cli.lists import models as verb
+
+    verb(options)
+
+
+def chips(options: Options) -> None:
+    """List the chips, and how many of each hold a model's weights."""
+    from inferometer.cli.lists import chips as verb
+
+    verb(options)
+
+
+def validate(options: Options) -> None:
+    """Hold predictions against published measurements."""
+    from inferometer.cli.lists import validate as verb
+
+    verb(options)
+
+
+for _name, _verb in zip(VERBS, (search, top, explain, params, models, chips, validate), strict=True):
+    command(app, _name, _verb)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command line and return its exit status; what went wrong is one line on stderr."""
+    try:
+        status = app(arguments, prog_name="inferometer", standalone_mode=False)
+        sys.stdout.flush()
+    except InferometerError as error:
+        return _fail(str(error), BAD_INPUT)
+    except BrokenPipeError:
+        # Whoever read stdout has gone: say nothing, and keep the interpreter's last flush from saying it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("interrupted", INTERRUPTED)
+    except Exception as error:
+        if isinstance(error, CommandLineError):
+            return _fail(_said(error), BAD_INPUT)
+        raise
+    return status if isinstance(status, int) else 0
+
+
+def run() -> None:
+    """Be the console script."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a name no terminal can show is no reason to stop
+    sys.exit(main())
+
+
+def _said(error: Exception) -> str:
+    """Return what click has to say about a command line, with the way to the list of what is allowed."""
+    text = getattr(error, "format_message", lambda: str(error))()
+    return f"{text.strip().removesuffix('.')}; see inferometer --help"
+
+
+def _fail(text: str, status: int) -> int:
+    line = " ".join(text.split())
+    print(f"inferometer: {line}", file=sys.stderr)  # noqa: T201 (this is the place that talks to stderr)
+    return status

@@ -1,0 +1,162 @@
+"""Every option and argument of the command line: one spelling, aliases beside it, shared by all verbs.
+
+A verb names the fields it takes; `command` gives it a signature that typer reads, and calls it with one `Options`.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+
+def _option(*flags: str, text: str, metavar: str | None = None, panel: str | None = None) -> Any:
+    return typer.Option(*flags, help=text, metavar=metavar, rich_help_panel=panel, show_default=False)
+
+
+def _argument(name: str, text: str) -> Any:
+    return typer.Argument(help=text, metavar=name, show_default=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What was typed. None is not given: defaults are the Python face's."""
+
+    model: Annotated[str, _argument("MODEL", "Preset, alias, config.json, its directory, or org/name[@revision].")] = ""
+    chip: Annotated[str, _argument("CHIP", "Chip, machine, cloud instance or a file; several with commas.")] = ""
+    machine: Annotated[
+        str | None, _argument("[MACHINE]", "Chips x nodes (8x2), a torus slice (4x4x4), or a machine's name.")
+    ] = None
+    for_model: Annotated[
+        str | None, _option("--model", metavar="MODEL", text="Add the least number of chips that holds its weights.")
+    ] = None
+    quant: Annotated[str | None, _option("--quant", metavar="NAME", text="Weights as fp8, nvfp4, int4-g128, ...")] = None
+    kv_cache_dtype: Annotated[
+        str | None, _option("--kv-cache-dtype", metavar="NAME", text="KV cache as fp8, ... (the checkpoint's).")
+    ] = None
+    batch_size: Annotated[
+        int | None,
+        _option("--batch-size", "--batch", metavar="N", text="Sequences in flight over all chips (the best, or most)."),
+    ] = None
+    isl: Annotated[int | None, _option("--isl", "--prefill-len", metavar="TOKENS", text="Prompt length (8192).")] = None
+    osl: Annotated[int | None, _option("--osl", "--gen-len", metavar="TOKENS", text="Answer length (1024).")] = None
+    context: Annotated[
+        int | None,
+        _option("--context", "--context-len", metavar="TOKENS", text="One KV length, not the mean over the answer."),
+    ] = None
+    phase: Annotated[str | None, _option("--phase", metavar="PHASE", text="decode (default) or prefill.")] = None
+    sizes: Annotated[
+        str | None, _option("--sizes", metavar="ROLE=N,...", text="Role sizes of R PP DPA TP EP ETP DCP; rest is filled.")
+    ] = None
+    placement: Annotated[
+        str | None,
+        _option("--placement", metavar="ROLE=AXIS:N+AXIS:N,...", text="Where roles lie (the cheapest)."),
+    ] = None
+    tensor_parallel_size: Annotated[
+        int | None, _option("--tensor-parallel-size", "-tp", metavar="N", text="As in vLLM, instead of --sizes.")
+    ] = None
+    pipeline_parallel_size: Annotated[
+        int | None, _option("--pipeline-parallel-size", "-pp", metavar="N", text="Same.")
+    ] = None
+    data_parallel_size: Annotated[
+        int | None, _option("--data-parallel-size", "-dp", metavar="N", text="Same; replicas of a dense model.")
+    ] = None
+    enable_expert_parallel: Annotated[
+        bool, _option("--enable-expert-parallel", text="Same; without it, experts are tensor parallel.")
+    ] = False
+    expert_parallel_size: Annotated[
+        int | None, _option("--expert-parallel-size", "-ep", metavar="N", text="Same, with a size.")
+    ] = None
+    decode_context_parallel_size: Annotated[
+        int | None, _option("--decode-context-parallel-size", "-dcp", metavar="N", text="Same.")
+    ] = None
+    gpu_memory_utilization: Annotated[
+        float | None,
+        _option("--gpu-memory-utilization", "--mem-fraction", metavar="SHARE", text="For weights and KV (0.9)."),
+    ] = None
+    reserve_bytes: Annotated[
+        float | None, _option("--reserve-bytes", metavar="BYTES", text="Kept from weights and KV, instead.")
+    ] = None
+    engine: Annotated[
+        str | None, _option("--engine", metavar="NAME", text="Whose rules to keep: ideal (default), vllm, vllm@0.24.")
+    ] = None
+    backend: Annotated[str | None, _option("--backend", metavar="NAME", text="Cost backend (roofline).")] = None
+    scheduler: Annotated[str | None, _option("--scheduler", metavar="NAME", text="overlap (default) or serial.")] = None
+    overlap: Annotated[
+        str | None, _option("--overlap", metavar="A,B", text="Shares of memory, network that hide (0.9,0.65).")
+    ] = None
+    usd_per_chip_hour: Annotated[
+        float | None, _option("--usd-per-chip-hour", metavar="USD", text="Price (the catalogue's).")
+    ] = None
+    provider: Annotated[str | None, _option("--provider", metavar="NAME", text="Whose price.")] = None
+    region: Annotated[str | None, _option("--region", metavar="NAME", text="Price of which region.")] = None
+    tier: Annotated[str | None, _option("--tier", metavar="NAME", text="on-demand, spot, reserved, ...")] = None
+    slo: Annotated[
+        str | None, _option("--slo", metavar="LIMIT", text="20 (tok/s a user), tpot=50ms, or ttft=2s in prefill.")
+    ] = None
+    by: Annotated[
+        str, _option("--by", metavar="WHAT", text="tok_per_s_per_chip, tok_per_s, tok_per_s_per_user or ttft.")
+    ] = "tok_per_s_per_chip"
+    per_dollar: Annotated[bool, _option("--per-dollar", text="Order by tokens a dollar.")] = False
+    top: Annotated[int | None, _option("--top", metavar="N", text="Rows (10; the verb top 5).")] = None
+    points: Annotated[str | None, _option("--points", metavar="FILE", text="Your own measured points (CSV).")] = None
+    measured_class: Annotated[
+        str | None, _option("--class", metavar="NAME", text="Points of one class of measurement only.")
+    ] = None
+    progress: Annotated[bool, _option("--progress", text="Say on stderr how far it is, terminal or not.")] = False
+    json: Annotated[bool, _option("--json", text="One JSON object a line.")] = False
+    table: Annotated[bool, _option("--table", text="A table (default).")] = False
+
+
+REQUIRED = ("model", "chip")
+
+WORK = ("quant", "kv_cache_dtype", "batch_size", "isl", "osl", "context", "phase")
+SHARDING = (
+    "sizes",
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "data_parallel_size",
+    "enable_expert_parallel",
+    "expert_parallel_size",
+    "decode_context_parallel_size",
+)
+MEMORY = ("gpu_memory_utilization", "reserve_bytes")
+COST = ("engine", "backend", "scheduler", "overlap")
+PRICE = ("usd_per_chip_hour", "provider", "region", "tier")
+OUTPUT = ("json", "table")
+SUBJECT = ("model", "chip", "machine")
+DEPLOYMENT = (*SUBJECT, *WORK, *SHARDING, *MEMORY, *COST, *PRICE, "slo")
+
+VERBS: dict[str, tuple[str, ...]] = {
+    "search": (*DEPLOYMENT, "by", "per_dollar", "top", "progress", *OUTPUT),
+    "top": (*DEPLOYMENT, "by", "per_dollar", "top", "progress", *OUTPUT),
+    "explain": (*DEPLOYMENT, "placement", *OUTPUT),
+    "params": ("model", "quant", *OUTPUT),
+    "models": OUTPUT,
+    "chips": ("for_model", "quant", *MEMORY, *PRICE, *OUTPUT),
+    "validate": ("backend", "points", "measured_class", *OUTPUT),
+}
+"""Verb -> the fields it takes."""
+
+
+def command(app: typer.Typer, name: str, verb: Callable[[Options], None]) -> None:
+    """Register `verb` under `name` with its fields as arguments and options; its docstring is the help."""
+    hints = get_type_hints(Options, include_extras=True)
+    defaults = {field.name: field.default for field in fields(Options)}
+    parameters = [
+        inspect.Parameter(
+            field,
+            inspect.Parameter.KEYWORD_ONLY,
+            annotation=hints[field],
+            default=inspect.Parameter.empty if field in REQUIRED else defaults[field],
+        )
+        for field in VERBS[name]
+    ]
+
+    def call(**typed: Any) -> None:
+        verb(Options(**typed))
+
+    vars(call)["__signature__"] = inspect.Signature(parameters)
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    app.command(name, help=inspect.getdoc(verb))(call)

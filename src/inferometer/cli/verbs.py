@@ -1,0 +1,196 @@
+"""The verbs about deployments: search, top, explain."""
+
+import sys
+from typing import Any
+
+import typer
+
+from inferometer import api
+from inferometer.api.load import load_machine, load_model
+from inferometer.api.sizes import EngineFlags, chips_of, engine_sizes, parse_sizes
+from inferometer.blocks.model import is_moe
+from inferometer.cli.options import Options
+from inferometer.cli.progress import Reporter
+from inferometer.errors import InferometerError
+from inferometer.report.answer import Answer, Ranking
+from inferometer.report.row import deployment_row, dumps, explain_row
+from inferometer.specs.hardware import Machine
+from inferometer.specs.model import ModelSpec
+
+NOT_FEASIBLE = 1
+MAX_MACHINES = 50
+"""More chips in one question are a slip of the comma key."""
+
+
+def search(options: Options, *, top: int) -> None:
+    """Rank deployments; exit 1 where none is feasible."""
+    check_output(options)
+    model = load_model(options.model)
+    sizes = role_sizes(options, model)
+    reporter = Reporter(always=options.progress)
+    ranking = api.search(
+        model,
+        machines(options, sizes),
+        sizes=sizes,
+        batch=options.batch_size,
+        slo=options.slo,
+        by=options.by,
+        per_dollar=options.per_dollar,
+        top=top if options.top is None else options.top,
+        progress=reporter.update if reporter.wanted else None,
+        **settings(options),
+    )
+    reporter.done()
+    if options.json:
+        _print_rows(ranking)
+    else:
+        _print_table(ranking, options)
+    if not ranking.answers:
+        _say_nearest(ranking)
+        raise typer.Exit(NOT_FEASIBLE)
+
+
+def explain(options: Options) -> None:
+    """Explain one deployment; exit 1 where it is not feasible."""
+    check_output(options)
+    model = load_model(options.model)
+    sizes = role_sizes(options, model)
+    (machine, *more) = machines(options, sizes)
+    if more:
+        raise InferometerError("explain takes one CHIP; search takes several")
+    answer = api.estimate(
+        model,
+        machine,
+        sizes,
+        batch=options.batch_size,
+        placement=options.placement,
+        slo=options.slo,
+        **settings(options),
+    )
+    if options.json:
+        out(dumps(explain_row(answer)))
+    else:
+        from inferometer.report.explain import print_explanation
+        from inferometer.report.tables import stdout_console
+
+        print_explanation(stdout_console(), answer)
+    if not answer.estimate.feasible:
+        say("not feasible: " + "; ".join(answer.estimate.reasons))
+        raise typer.Exit(NOT_FEASIBLE)
+
+
+def check_output(options: Options) -> None:
+    """Refuse two forms of output at once."""
+    if options.json and options.table:
+        raise InferometerError("give --json or --table, not both")
+
+
+def settings(options: Options) -> api.Settings:
+    """Return the settings that were typed."""
+    return api.Settings(
+        quant=options.quant,
+        kv_cache_dtype=options.kv_cache_dtype,
+        isl=options.isl,
+        osl=options.osl,
+        context=options.context,
+        phase=options.phase,
+        engine=options.engine,
+        backend=options.backend,
+        scheduler=options.scheduler,
+        overlap=options.overlap,
+        reserve_bytes=options.reserve_bytes,
+        gpu_memory_utilization=options.gpu_memory_utilization,
+        usd_per_chip_hour=options.usd_per_chip_hour,
+        provider=options.provider,
+        region=options.region,
+        tier=options.tier,
+    )
+
+
+def role_sizes(options: Options, model: ModelSpec) -> dict[str, int]:
+    """Return the role sizes typed, in either spelling; raises InferometerError where both are used."""
+    flags = EngineFlags(
+        tensor=options.tensor_parallel_size,
+        pipeline=options.pipeline_parallel_size,
+        data=options.data_parallel_size,
+        enable_expert=options.enable_expert_parallel,
+        expert=options.expert_parallel_size,
+        decode_context=options.decode_context_parallel_size,
+    )
+    if options.sizes is None:
+        return engine_sizes(flags, moe=is_moe(model))
+    if flags != EngineFlags():
+        raise InferometerError("two spellings of one sharding: give --sizes, or vLLM's flags (-tp, -dp, ...), not both")
+    return parse_sizes(options.sizes)
+
+
+def machines(options: Options, sizes: dict[str, int]) -> list[Machine]:
+    """Return the machine of each CHIP; without MACHINE as many chips as the sizes span."""
+    names = [name.strip() for name in options.chip.split(",")]
+    if not all(names) or len(names) > MAX_MACHINES:
+        raise InferometerError(f"CHIP {options.chip[:80]!r}: one name, or up to {MAX_MACHINES} with commas between")
+    return [load_machine(name, options.machine, None if options.machine else chips_of(sizes)) for name in names]
+
+
+def out(line: str) -> None:
+    """Print a line of the answer."""
+    sys.stdout.write(line + "\n")
+
+
+def say(line: str) -> None:
+    """Print a line beside the answer."""
+    sys.stderr.write(line + "\n")
+
+
+def _print_rows(ranking: Ranking) -> None:
+    for answer in ranking.answers or ranking.nearest:
+        out(dumps(deployment_row(answer)))
+
+
+def _print_table(ranking: Ranking, options: Options) -> None:
+    from inferometer.report.tables import lost_text, question_lines, ranking_table, stdout_console
+    from inferometer.report.text import assumed_text
+
+    console = stdout_console()
+    answers = ranking.answers or ranking.nearest
+    if answers:
+        for line in question_lines(ranking):
+            console.print(line, soft_wrap=True)
+    if ranking.answers:
+        console.print()
+        console.print(ranking_table(ranking))
+        console.print()
+    console.print(lost_text(ranking), soft_wrap=True)
+    if answers:
+        order = {} if options.by != Options().by or options.per_dollar else {"order": ranking.by}
+        console.print(f"assumed: {assumed_text(answers[0], **order)}", soft_wrap=True)
+    if ranking.answers:
+        _print_best(console, ranking.answers[0], options)
+    say(f"{ranking.seconds:.2f} s")
+
+
+def _print_best(console: Any, best: Answer, options: Options) -> None:
+    from inferometer.report.text import sizes_flag
+
+    for note in best.estimate.diagnostics:
+        console.print(f"1 has {note.name}: {note.text}", soft_wrap=True)
+    machine = "" if options.machine is None else f" {options.machine}"
+    console.print(
+        f"explain 1: inferometer explain {options.model} {best.problem.machine.chip.id}{machine}"
+        f" --sizes {sizes_flag(best.estimate.sizes)} --batch {best.estimate.batch}",
+        soft_wrap=True,
+    )
+
+
+def _say_nearest(ranking: Ranking) -> None:
+    from inferometer.report.text import machine_text, sizes_flag
+
+    if not ranking.nearest:
+        lost = ", ".join(f"{n} to {rule}" for rule, n in ranking.lost.items())
+        say(f"nothing is feasible: all {ranking.shardings} shardings are lost ({lost})")
+    for near in ranking.nearest:
+        priced = near.estimate
+        say(
+            f"nothing is feasible; nearest on {machine_text(near.problem)}: {sizes_flag(priced.sizes)},"
+            f" batch {priced.batch}: {'; '.join(priced.reasons)}"
+        )

@@ -1,0 +1,187 @@
+"""One deployment fully worked: what was asked, what came out, and every operation, choice and byte behind it."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from inferometer.estimate.result import OpRow
+from inferometer.report.answer import Answer
+from inferometer.report.flags import launch_flags
+from inferometer.report.row import resident_sequences
+from inferometer.report.tables import GIB, table
+from inferometer.report.text import assumed_text, count, machine_text, placement_flag, price_text, sizes_flag
+from inferometer.units import format_seconds, format_usd
+
+MOST_BEATEN = 3
+"""Losing plans a Choice lists in full."""
+
+
+def print_explanation(console: Console, answer: Answer) -> None:
+    """Print the whole view, top down: the answer first, then what it is made of."""
+    for part in (_header(answer), _memory(answer), *_ops(answer), _choices(answer), *_flags(answer)):
+        console.print(part)
+        console.print()
+    for line in _notes(answer):
+        console.print(line)
+
+
+def _pairs(rows: Sequence[tuple[str, str]]) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in rows:
+        grid.add_row(Text(name, style="bold"), value)
+    return grid
+
+
+def _header(answer: Answer) -> Table:
+    problem, priced, rates = answer.problem, answer.estimate, answer.rates
+    step = "TPOT" if rates.tpot_s is not None else "TTFT"
+    per_s = f"{count(rates.tok_per_s)} tok/s, {count(rates.tok_per_s_per_chip)} a chip"
+    if rates.tok_per_s_per_user is not None:
+        per_s += f", {count(rates.tok_per_s_per_user)} a user"
+    rows = [
+        ("model", f"{problem.model.name}, {problem.workload.phase}"),
+        ("machine", machine_text(problem)),
+        ("sizes", f"{sizes_flag(priced.sizes)}, batch {priced.batch:,} ({priced.sequences:,} a rank)"),
+        ("placement", f"{placement_flag(answer) or 'one chip'} (of {priced.placements_priced} priced)"),
+        (
+            step,
+            f"{format_seconds(priced.step_s)}, between {format_seconds(priced.low_s)} and {format_seconds(priced.high_s)}",
+        ),
+        ("basis", f"{priced.basis}; band: {priced.band_source}"),
+        ("rate", per_s),
+        (
+            "bound",
+            f"{priced.bound}: " + ", ".join(f"{k} {format_seconds(s)}" for k, s in priced.busy_s.items() if s > 0),
+        ),
+        ("MFU, MBU", f"{priced.mfu:.1%} of peak flops, {priced.mbu:.1%} of memory bandwidth"),
+        ("cost", _cost(answer)),
+        ("assumed", assumed_text(answer)),
+    ]
+    if priced.microbatches > 1:
+        rows.insert(4, ("microbatches", str(priced.microbatches)))
+    return _pairs(rows + [("not feasible", reason) for reason in priced.reasons])
+
+
+def _cost(answer: Answer) -> str:
+    if answer.usd_per_mtok is None:
+        return price_text(answer)
+    what = "output tokens, decode alone" if answer.rates.tpot_s is not None else "prompt tokens"
+    hourly = format_usd(answer.rates.usd_per_hour or 0.0)
+    return f"{format_usd(answer.usd_per_mtok)} a million {what}; {hourly}/h at {price_text(answer)}"
+
+
+def _memory(answer: Answer) -> Table:
+    memory = answer.estimate.memory
+    grid = table(["<memory of a chip of the fullest stage", "GiB"])
+    kv = f"KV of {memory.sequences:,.0f} sequences, {memory.kv_bytes_per_sequence / GIB:.3f} GiB each"
+    lines = [
+        ("weights", memory.weights_bytes),
+        (kv, memory.kv_bytes),
+        ("reserve: activations, graphs, runtime", memory.reserve_bytes),
+        ("free", memory.free_bytes),
+    ]
+    for name, size in lines:
+        grid.add_row(name, f"{size / GIB:,.2f}")
+    grid.add_section()
+    grid.add_row("visible", f"{memory.visible_bytes / GIB:,.2f}")
+    resident = resident_sequences(answer)
+    grid.caption = f"room for {'any number of' if resident is None else f'{resident:,}'} sequences over the deployment"
+    grid.caption_justify = "left"
+    return grid
+
+
+def _ops(answer: Answer) -> Iterator[Group]:
+    ops = answer.estimate.ops
+    total_s = sum(op.seconds * op.share * op.layers for op in ops)
+    segments: dict[str, list[OpRow]] = defaultdict(list)
+    for op in ops:
+        segments[op.segment].append(op)
+    for name, own in segments.items():
+        layers = own[0].layers
+        spent = sum(op.seconds * op.share * op.layers for op in own)
+        title = (
+            f"{name}, x {layers}: {format_seconds(spent)}, {spent / total_s:.1%} of all operations one after another"
+        )
+        yield Group(_op_table(title, own, total_s))
+
+
+def _op_table(title: str, ops: list[OpRow], total_s: float) -> Table:
+    heads = ["<operation", "GFLOP", "weights\nMB", "KV\nMB", "activ.\nMB", "message\nMB", "us", "<bound", "share"]
+    grid = table(heads, title=title)
+    for name, same in _merged(ops):
+        flops = sum(op.flops * op.share for op in same)
+        seconds = sum(op.seconds * op.share for op in same)
+        moved = {k: sum(op.traffic_bytes.get(k, 0.0) * op.share for op in same) for k in _MOVED}
+        grid.add_row(
+            name,
+            _cell(flops / 1e9),
+            *(_cell(size / 1e6) for size in moved.values()),
+            count(seconds * 1e6),
+            same[0].bound,
+            f"{seconds * same[0].layers / total_s:.1%}",
+        )
+    return grid
+
+
+_MOVED = ("weights", "kv", "activations", "message")
+
+
+def _cell(value: float) -> str:
+    return count(value) if value else ""
+
+
+def _merged(ops: list[OpRow]) -> Iterator[tuple[str, list[OpRow]]]:
+    """Yield (name, rows): the same operation at several contexts is one line, its counts weighed by their share."""
+    index = 0
+    while index < len(ops):
+        end = index + 1
+        while end < len(ops) and ops[end].name == ops[index].name and ops[end].share < 1 and ops[index].share < 1:
+            end += 1
+        op = ops[index]
+        dtype = f" {op.dtype}" if op.flops else ""
+        how = f" [{op.plan}]" if op.network_s and op.plan != "direct" else ""
+        yield f"{op.name}{dtype}{how}", ops[index:end]
+        index = end
+
+
+def _choices(answer: Answer) -> Table:
+    grid = table(["<choice", "<taken", "us", "<instead of (us)"], title="choices, each priced alone for one layer")
+    alike: dict[tuple[str, str, float, tuple[tuple[str, float], ...]], list[str]] = defaultdict(list)
+    for choice in answer.estimate.choices:
+        key = (choice.name, choice.plan, choice.seconds, tuple(choice.beaten.items()))
+        if choice.segment not in alike[key]:
+            alike[key].append(choice.segment)
+    grid.add_row("residual", answer.estimate.residual, "", "")
+    for (name, plan, seconds, beaten), segments in alike.items():
+        grid.add_row(f"{name} ({', '.join(segments)})", plan, count(seconds * 1e6), _beaten(beaten))
+    return grid
+
+
+def _beaten(beaten: Sequence[tuple[str, float]]) -> str:
+    listed = [f"{plan} {count(seconds * 1e6)}" for plan, seconds in beaten[:MOST_BEATEN]]
+    more = len(beaten) - MOST_BEATEN
+    return ", ".join(listed) + (f", and {more} more" if more > 0 else "")
+
+
+def _flags(answer: Answer) -> Iterator[Text]:
+    for flags in launch_flags(answer):
+        text = Text(f"{flags.engine}: ", style="bold")
+        text.append(flags.command or "cannot run this deployment", style="not bold")
+        for note in flags.notes:
+            text.append(f"\n  {note}", style="not bold")
+        yield text
+
+
+def _notes(answer: Answer) -> Iterator[str]:
+    for note in answer.estimate.diagnostics:
+        yield f"{note.name}: {note.text}"
+    model = answer.problem.model
+    if model.unknown_keys:
+        yield f"config keys not understood: {', '.join(model.unknown_keys)}"
+    for remark in model.assumed:
+        yield f"assumed: {remark}"

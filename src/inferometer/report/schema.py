@@ -1,0 +1,208 @@
+"""The keys of every JSON object we print: one declaration gives the schema, the docs and the frozen list.
+
+Types: a name of JSON Schema, `?` after it for null, `[]` for a list of it, `{}` for an object of it.
+"""
+
+from typing import Any, NamedTuple
+
+
+class Field(NamedTuple):
+    """One key."""
+
+    name: str
+    type: str
+    unit: str
+    text: str
+
+
+SIZES = (
+    Field("r", "integer", "", "replicas, which share nothing"),
+    Field("pp", "integer", "", "pipeline stages"),
+    Field("dpa", "integer", "", "data-parallel attention ranks"),
+    Field("tp", "integer", "", "tensor parallel, attention and dense weights"),
+    Field("ep", "integer", "", "expert parallel"),
+    Field("etp", "integer", "", "tensor parallel inside an expert"),
+    Field("dcp", "integer", "", "decode context parallel, divides tp"),
+)
+
+WORKLOAD = (
+    Field("isl", "integer", "tok", "prompt of a request"),
+    Field("osl", "integer", "tok", "answer of a request"),
+    Field("context", "integer?", "tok", "one KV length instead of the mean over isl..isl+osl"),
+    Field("kv_cache_dtype", "string", "", "format of the KV cache"),
+    Field("reserve_bytes", "number", "B", "memory of a chip kept from weights and KV"),
+    Field("overlap", "number[]", "", "shares of memory and network time that can hide"),
+    Field("assumed", "string[]", "", "settings that nobody chose"),
+)
+
+BUSY = (
+    Field("compute", "number?", "s", "busy with arithmetic"),
+    Field("memory", "number?", "s", "busy with the chip's own memory"),
+    Field("network", "number?", "s", "busy with messages"),
+    Field("overhead", "number?", "s", "busy with nothing of these"),
+)
+
+DEPLOYMENT = (
+    Field("version", "string", "", "of inferometer"),
+    Field("id", "string", "", "short hash of what was asked and of the deployment"),
+    Field("model", "string", "", "preset, or name of the config"),
+    Field("chip", "string", "", "catalogue id"),
+    Field("machine", "string", "", "as written: 8x2, 4x4x4, an instance"),
+    Field("n_chips", "integer", "", "chips of the deployment"),
+    Field("engine", "string", "", "name@version whose rules were kept; ideal keeps none"),
+    Field("backend", "string", "", "what priced the operations"),
+    Field("scheduler", "string", "", "how busy times became a step"),
+    Field("phase", "string", "", "prefill or decode"),
+    Field("workload", "workload", "", "what each request asks for"),
+    Field("feasible", "boolean", "", "legal, and fits"),
+    Field("reasons", "string[]", "", "why it is not feasible"),
+    Field("sizes", "sizes", "", "role sizes"),
+    Field("placement", "integer{}{}", "", "role -> axis -> factor; what is left out is 1"),
+    Field("choices", "string{}", "", "Choice -> plan taken; Choice@layers where layer kinds differ"),
+    Field("batch", "integer", "sequences", "in flight over the whole deployment"),
+    Field("step_s", "number?", "s", "one pass: a decode step, or a prefill of the whole batch"),
+    Field("tpot_s", "number?", "s", "time per output token"),
+    Field("ttft_s", "number?", "s", "time to first token of an idle deployment"),
+    Field("tok_per_s", "number?", "tok/s", "output tokens in decode, prompt tokens in prefill"),
+    Field("tok_per_s_per_chip", "number?", "tok/s", "the same, of one chip"),
+    Field("tok_per_s_per_user", "number?", "tok/s", "1 / TPOT"),
+    Field("bound", "string", "", "fullest resource of the slowest stage"),
+    Field("busy_s", "busy", "s", "what the slowest stage is busy with"),
+    Field("mfu", "number?", "", "useful flops over peak flops"),
+    Field("mbu", "number?", "", "weight and KV bytes over memory bandwidth"),
+    Field("weights_bytes_per_chip", "number", "B", "a chip of the fullest stage"),
+    Field("kv_bytes_per_sequence_per_chip", "number", "B", "same"),
+    Field("state_bytes_per_sequence_per_chip", "number", "B", "same, recurrent state"),
+    Field("resident_sequences", "integer?", "sequences", "that fit, over the whole deployment"),
+    Field("usd_per_hour", "number?", "$/h", "all chips"),
+    Field("usd_per_mtok_output", "number?", "$", "a million output tokens of a closed loop; null until there is one"),
+    Field("decode_only_usd_per_mtok_output", "number?", "$", "a million output tokens, prefill not counted"),
+    Field("price_source", "string", "", "provider, instance, tier, region, date; given; none"),
+    Field("low", "number?", "s", "lower end of the band of step_s"),
+    Field("high", "number?", "s", "upper end"),
+    Field("basis", "string", "", "measured, calibrated, analytic or assumed: the weakest part's"),
+    Field("diagnostics", "diagnostic[]", "", "what to know, by name"),
+)
+
+OP = (
+    Field("name", "string", "", "operation"),
+    Field("kind", "string", "", "gemm, attention, ..., or the kind of a collective"),
+    Field("segment", "string", "", "kind of layer, embedding or head"),
+    Field("layers", "integer", "", "times it runs over the whole model"),
+    Field("share", "number", "", "share of the passes with these counts"),
+    Field("shapes", "string", "", "operands"),
+    Field("dtype", "string", "", "arithmetic type"),
+    Field("flops", "number?", "flop", "of the busiest chip, one layer, one microbatch"),
+    Field("bytes", "number{}", "B", "by what they are: weights, kv, state, activations, message"),
+    Field("seconds", "number?", "s", "alone, one layer"),
+    Field("bound", "string", "", "compute, memory or network"),
+    Field("plan", "string", "", "Choice it was taken under, or algorithm"),
+    Field("plans_beaten", "number?{}", "s", "plan -> seconds of those that lost"),
+)
+
+FLAGS = (
+    Field("engine", "string", "", "vllm or sglang"),
+    Field("command", "string?", "", "one server; null where the engine cannot run this sharding"),
+    Field("servers", "integer", "", "such servers to start (R)"),
+    Field("notes", "string[]", "", "why not, or what to add"),
+)
+
+EXPLAIN = (
+    *DEPLOYMENT,
+    Field("ops", "op[]", "", "every operation of a pass"),
+    Field("flags", "flags[]", "", "how engines are started"),
+)
+
+CHIP = (
+    Field("chip", "string", "", "catalogue id"),
+    Field("name", "string", "", "product"),
+    Field("vendor", "string", "", "maker"),
+    Field("memory_bytes", "number", "B", "that a process can see"),
+    Field("memory_bytes_per_s", "number", "B/s", "datasheet bandwidth"),
+    Field("peak_flops_per_s", "number{}", "flop/s", "dense, by arithmetic type"),
+    Field("tdp_w", "number?", "W", "power limit"),
+    Field("default_machine", "string", "", "what AxB builds on"),
+    Field("usd_per_chip_hour", "number?", "$/h", "default price"),
+    Field("price_source", "string", "", "provider, instance, tier, region, date"),
+    Field("assumed", "string[]", "", "fields no source gives"),
+    Field(
+        "least_chips", "integer?", "", "chips that hold the model's weights beside the reserve; null without --model"
+    ),
+)
+
+MODEL = (
+    Field("model", "string", "", "preset id"),
+    Field("architecture", "string", "", "model_type of the config"),
+    Field("total_params", "integer", "", "without MTP"),
+    Field("active_params", "integer", "", "one token touches"),
+    Field("layers", "integer", "", ""),
+    Field("attention", "string", "", "kinds of attention"),
+    Field("ffn", "string", "", "kinds of feed-forward"),
+    Field("checkpoint_bytes", "integer", "B", "as stored"),
+    Field("kv_bytes_per_token", "number", "B", "all layers, unsharded"),
+    Field("max_context", "integer", "tok", "that the config states"),
+    Field("source", "string", "", "where the config comes from"),
+)
+
+PARAMS = (
+    Field("model", "string", "", "preset id, or name of the config"),
+    Field("total_params", "integer", "", "language model and its towers, without MTP and drafters"),
+    Field("active_params", "integer", "", "total - routed (1 - k/E)"),
+    Field("active_params_one_table", "integer", "", "less the input embedding, of which a token reads one row"),
+    Field("mtp_params", "integer", "", "multi-token-prediction layers, not in the total"),
+    Field("by_kind", "integer{}", "", "total by kind of tensor"),
+    Field("checkpoint_bytes", "integer", "B", "as stored, MTP not counted"),
+    Field("unknown_keys", "string[]", "", "config keys that were not understood"),
+    Field("assumed", "string[]", "", "what the config left open"),
+)
+
+DIAGNOSTIC = (Field("name", "string", "", "stable name"), Field("text", "string", "", "what to change"))
+
+OBJECTS = {
+    "deployment": DEPLOYMENT,
+    "explain": EXPLAIN,
+    "chip": CHIP,
+    "model": MODEL,
+    "params": PARAMS,
+    "sizes": SIZES,
+    "workload": WORKLOAD,
+    "busy": BUSY,
+    "op": OP,
+    "flags": FLAGS,
+    "diagnostic": DIAGNOSTIC,
+}
+"""Object -> its keys, in order."""
+
+
+def json_schema(name: str) -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of one object of OBJECTS.
+
+    >>> json_schema("sizes")["required"]
+    ['r', 'pp', 'dpa', 'tp', 'ep', 'etp', 'dcp']
+    """
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": name, **_object(name)}
+
+
+def _object(name: str) -> dict[str, Any]:
+    fields = OBJECTS[name]
+    return {
+        "type": "object",
+        "properties": {f.name: _type(f.type) | _described(f) for f in fields},
+        "required": [f.name for f in fields],
+        "additionalProperties": False,
+    }
+
+
+def _described(field: Field) -> dict[str, Any]:
+    text = " ".join(part for part in (field.text, f"[{field.unit}]" if field.unit else "") if part)
+    return {"description": text} if text else {}
+
+
+def _type(spelled: str) -> dict[str, Any]:
+    if spelled.endswith("[]"):
+        return {"type": "array", "items": _type(spelled[:-2])}
+    if spelled.endswith("{}"):
+        return {"type": "object", "additionalProperties": _type(spelled[:-2])}
+    if spelled.endswith("?"):
+        return {"type": [spelled[:-1], "null"]}
+    return _object(spelled) if spelled in OBJECTS else {"type": spelled}

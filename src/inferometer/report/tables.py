@@ -1,0 +1,151 @@
+"""Tables for a terminal: units in the heads, numbers to the right, readable at 80 columns."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from inferometer.report.answer import Answer, Ranking
+from inferometer.report.text import count, machine_text, params, price_text, sizes_text
+
+GIB = 2.0**30
+
+
+def stdout_console() -> Console:
+    """Return a console on stdout: no markup in data, no colour guesses about numbers."""
+    return Console(markup=False, highlight=False, emoji=False, soft_wrap=False)
+
+
+def table(columns: Sequence[str], *, title: str | None = None) -> Table:
+    """Return an empty table. A column whose head starts with `<` holds text, the others numbers."""
+    grid = Table(
+        box=box.SIMPLE_HEAD,
+        title=None if title is None else Text(title, style="bold"),
+        title_justify="left",
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
+    )
+    for head in columns:
+        if head.startswith("<"):
+            grid.add_column(head[1:], justify="left", overflow="fold")
+        else:
+            grid.add_column(head, justify="right", no_wrap=True)
+    return grid
+
+
+def ranking_table(ranking: Ranking) -> Table:
+    """Return ranked deployments, one a line."""
+    first = ranking.answers[0]
+    decode = first.problem.workload.phase == "decode"
+    several = len(ranking.results) > 1
+    heads = ["#", *(["<machine"] if several else []), "<sharding", "batch", "tok/s\n/chip"]
+    heads += ["tok/s\n/user", "TPOT\nms"] if decode else ["TTFT\nms"]
+    heads += ["$ per M\noutput" if decode else "$ per M\nprompt", "memory\nGiB", "<bound"]
+    grid = table(heads)
+    for place, answer in enumerate(ranking.answers, 1):
+        grid.add_row(str(place), *_ranked(answer, several=several))
+    return grid
+
+
+def _ranked(answer: Answer, *, several: bool) -> list[str]:
+    priced, rates = answer.estimate, answer.rates
+    machine = answer.problem.machine
+    cells = [f"{machine.chip.id} {machine.label}"] if several else []
+    cells += [sizes_text(priced.sizes), f"{priced.batch:,}", count(rates.tok_per_s_per_chip)]
+    if rates.tok_per_s_per_user is not None:
+        cells.append(count(rates.tok_per_s_per_user))
+    cost = answer.usd_per_mtok
+    memory = priced.memory
+    held = memory.weights_bytes + memory.kv_bytes
+    return [
+        *cells,
+        count(priced.step_s * 1e3),
+        "-" if cost is None else f"{cost:.3f}",
+        f"{held / GIB:.0f}/{memory.visible_bytes / GIB:.0f}",
+        priced.bound,
+    ]
+
+
+def question_lines(ranking: Ranking) -> list[str]:
+    """Return what was asked: the model on its machines with their prices."""
+    seen: dict[str, str] = {}
+    for answer in (*ranking.answers, *ranking.nearest):
+        seen.setdefault(machine_text(answer.problem), price_text(answer))
+    any_answer = (*ranking.answers, *ranking.nearest)[0]
+    problem = any_answer.problem
+    lines = [
+        f"{problem.model.name}, {problem.workload.phase}, engine {problem.engine.id}, backend {problem.backend.name}"
+    ]
+    return lines + [f"{machine}: {price}" for machine, price in seen.items()]
+
+
+def lost_text(ranking: Ranking) -> str:
+    """Return what was priced, and which rule cost how many shardings."""
+    lost = sorted(ranking.lost.items(), key=lambda item: -item[1])
+    why = ", ".join(f"{number} {rule}" for rule, number in lost)
+    return f"{ranking.shardings:,} shardings, {ranking.candidates:,} candidates priced" + (
+        f"; lost: {why}" if why else ""
+    )
+
+
+def chips_table(rows: Iterable[dict[str, Any]], *, model: str | None) -> Table:
+    """Return chips, one a line; `model` adds the least number that holds its weights."""
+    heads = ["<chip", "memory\nGiB", "GB/s", "bf16\nTFLOP/s", "fp8\nTFLOP/s", "fp4\nTFLOP/s", "W", "$/h", "<machine"]
+    grid = table([*heads, *(["least\nchips"] if model else [])])
+    for row in rows:
+        peaks = row["peak_flops_per_s"]
+        cells = [
+            row["chip"],
+            f"{row['memory_bytes'] / GIB:.1f}",
+            f"{row['memory_bytes_per_s'] / 1e9:,.0f}",
+            *(f"{peaks[kind] / 1e12:,.0f}" if kind in peaks else "-" for kind in ("bf16", "fp8", "fp4")),
+            "-" if row["tdp_w"] is None else f"{row['tdp_w']:.0f}",
+            "-" if row["usd_per_chip_hour"] is None else f"{row['usd_per_chip_hour']:.2f}",
+            row["default_machine"],
+        ]
+        grid.add_row(*cells, *([_or_dash(row["least_chips"])] if model else []))
+    return grid
+
+
+def models_table(rows: Iterable[dict[str, Any]]) -> Table:
+    """Return model presets, one a line."""
+    grid = table(
+        ["<model", "params", "active", "layers", "<attention", "<experts", "weights\nGiB", "KV\nKiB/tok", "context"]
+    )
+    for row in rows:
+        grid.add_row(
+            row["model"],
+            params(row["total_params"]),
+            params(row["active_params"]),
+            str(row["layers"]),
+            row["attention"],
+            row["ffn"].replace(", dense", "").replace("dense", "-"),
+            f"{row['checkpoint_bytes'] / GIB:,.1f}",
+            f"{row['kv_bytes_per_token'] / 1024:,.1f}",
+            f"{row['max_context']:,}",
+        )
+    return grid
+
+
+def params_table(row: dict[str, Any]) -> Table:
+    """Return the parameters of one model by kind of tensor."""
+    grid = table(["<tensors", "parameters", "share"], title=row["model"])
+    total = row["total_params"]
+    for kind, number in sorted(row["by_kind"].items(), key=lambda item: -item[1]):
+        grid.add_row(kind, f"{number:,}", f"{number / total:.2%}")
+    grid.add_section()
+    grid.add_row("total", f"{total:,}", "100%")
+    grid.add_row("active per token", f"{row['active_params']:,}", f"{row['active_params'] / total:.2%}")
+    one_table = row["active_params_one_table"]
+    grid.add_row("active, without the input table", f"{one_table:,}", f"{one_table / total:.2%}")
+    if row["mtp_params"]:
+        grid.add_row("MTP, not in the total", f"{row['mtp_params']:,}", "")
+    return grid
+
+
+def _or_dash(value: object) -> str:
+    return "-" if value is None else f"{value:,}"

@@ -1,0 +1,121 @@
+"""Short text of the numbers and names that tables and headers share."""
+
+import math
+
+from inferometer.estimate.step import Problem
+from inferometer.report.answer import Answer
+from inferometer.report.row import placement_table
+from inferometer.specs.deployment import ROLES, Sizes
+from inferometer.specs.model import Attention, Mla, ModelSpec, Moe
+
+SHOWN = {
+    "isl": "ISL",
+    "osl": "OSL",
+    "kv_cache_dtype": "KV",
+    "order": "order by",
+}
+"""Setting -> its name on a page, where that is another."""
+
+
+def count(value: float) -> str:
+    """Return a number with three digits, or all of its whole part.
+
+    >>> count(3571.2), count(27.36), count(0.4914), count(float("inf"))
+    ('3,571', '27.4', '0.491', 'no limit')
+    """
+    if not math.isfinite(value):
+        return "no limit" if value > 0 else "-"
+    whole = int(math.log10(abs(value))) if abs(value) >= 1 else 0
+    return f"{value:,.{min(max(0, 2 - whole), 3)}f}" if abs(value) >= 1 else f"{value:.3f}"
+
+
+def params(value: float) -> str:
+    """Return a parameter count.
+
+    >>> params(671_026_419_200), params(8_030_261_248), params(134_515_008)
+    ('671.0 B', '8.03 B', '134.5 M')
+    """
+    if value >= 1e9:
+        return f"{value / 1e9:,.2f} B" if value < 1e10 else f"{value / 1e9:,.1f} B"
+    return f"{value / 1e6:,.1f} M"
+
+
+def sizes_text(sizes: Sizes) -> str:
+    """Return role sizes above 1 as read in a table; a single chip has none.
+
+    >>> sizes_text(Sizes(dpa=8, tp=2, ep=16, dcp=2))
+    'DPA 8  TP 2  EP 16  DCP 2'
+    """
+    return "  ".join(f"{role.upper()} {getattr(sizes, role)}" for role in ROLES if getattr(sizes, role) > 1) or "1 chip"
+
+
+def sizes_flag(sizes: Sizes) -> str:
+    """Return role sizes as --sizes takes them; all are said that the rule would not fill in.
+
+    >>> sizes_flag(Sizes(dpa=8, tp=2, ep=8, etp=2, dcp=2))
+    'DPA=8,TP=2,EP=8,ETP=2,DCP=2'
+    """
+    return ",".join(f"{role.upper()}={getattr(sizes, role)}" for role in ROLES if getattr(sizes, role) > 1) or "TP=1"
+
+
+def placement_flag(answer: Answer) -> str:
+    """Return the placement as --placement takes it; empty where every role has size 1."""
+    table = placement_table(answer)
+    return ",".join(
+        f"{role.upper()}=" + "+".join(f"{axis}:{factor}" for axis, factor in spans.items())
+        for role, spans in table.items()
+        if spans
+    )
+
+
+def assumed_text(answer: Answer, **more: str) -> str:
+    """Return the settings nobody chose, on one line.
+
+    `more` are those of the question rather than the deployment, such as the order.
+    """
+    parts = [f"{SHOWN.get(name, name)} {value}" for name, value in (dict(answer.assumed) | more).items()]
+    return ", ".join(parts)
+
+
+def machine_text(problem: Problem) -> str:
+    """Return chip, machine and chips."""
+    n = problem.machine.fabric.n_chips
+    return f"{problem.machine.chip.id} {problem.machine.label} ({n} chip{'s' if n > 1 else ''})"
+
+
+def price_text(answer: Answer) -> str:
+    """Return the price of a chip and where it comes from."""
+    if answer.usd_per_chip_hour is None:
+        return "no price known; give --usd-per-chip-hour"
+    return f"${answer.usd_per_chip_hour:,.2f} a chip-hour ({answer.price_source})"
+
+
+def attention_text(model: ModelSpec) -> str:
+    """Return the kinds of attention of a model.
+
+    MLA, MHA (a kv head a query head), MQA (one kv head), else GQA with its ratio; `w` marks a window.
+    """
+    kinds = []
+    for mixer in model.mixers:
+        kind = "MLA" if isinstance(mixer, Mla) else _grouped(mixer)
+        if kind not in kinds:
+            kinds.append(kind)
+    return ", ".join(kinds)
+
+
+def _grouped(mixer: Attention) -> str:
+    window = f" w{mixer.window}" if mixer.window else ""
+    if mixer.heads == mixer.kv_heads:
+        return f"MHA {mixer.heads}{window}"
+    return f"{'MQA' if mixer.kv_heads == 1 else 'GQA'} {mixer.heads}/{mixer.kv_heads}{window}"
+
+
+def ffn_text(model: ModelSpec) -> str:
+    """Return the kinds of feed-forward of a model: `dense`, or experts with how many a token takes."""
+    kinds = []
+    for ffn in model.ffns:
+        shared = "+s" if isinstance(ffn, Moe) and ffn.shared_width else ""
+        kind = f"{ffn.top_k}{shared} of {ffn.experts}" if isinstance(ffn, Moe) else "dense"
+        if kind not in kinds:
+            kinds.append(kind)
+    return ", ".join(sorted(kinds, key=lambda kind: kind == "dense"))
