@@ -56,8 +56,10 @@ class Lowering:
 
     at: Pass
     hidden: int
-    has_dpa: bool
-    """Whether DPA is a role of this model (MoE); elsewhere it is written as R."""
+    has_dpa: bool = field(init=False)
+    """Whether any row has DPA > 1; where none has, plans over DPA would only repeat those over TP."""
+    has_etp: bool = field(init=False)
+    """Whether any row has ETP > 1."""
     shards: dict[str, Column] = field(default_factory=dict)
     notes: dict[int, Any] = field(default_factory=dict)
     """What a block worked out once for the pass, by id of its spec."""
@@ -68,6 +70,8 @@ class Lowering:
         """Work out how many ways each shard key splits (see `Tensor`)."""
         at = self.at
         self.shards.update({"tp": at.tp, "ep": at.ep, "etp": at.etp})
+        self.has_dpa = bool(at.dpa.max() > 1)
+        self.has_etp = bool(at.etp.max() > 1)
 
     def gemm(self, name: str, tensors: tuple[Tensor, ...], rows_in: Column) -> list[Node]:
         """Return a GEMM of `rows_in` tokens by one or more tensors that share their columns.

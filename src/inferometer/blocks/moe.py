@@ -159,7 +159,7 @@ def _exchanges(low: Lowering, busiest: Busiest, sent: float) -> Choice:
     """Return the Choice of ways to send tokens to their experts and results back."""
     plans = []
     for name, copies in (("expanded", busiest.copies), ("coalesced", busiest.tokens)):
-        for suffix, first in (("", False), ("-etp-first", True)):
+        for suffix, first in (("", False), ("-etp-first", True))[: 1 + low.has_etp]:
             there = _exchange(low, copies, sent, gather_first=first, combine=False)
             back = _exchange(low, copies, WIDE_BYTES, gather_first=first, combine=True)
             plans.append(Plan(name=name + suffix, nodes=(*there, *back)))

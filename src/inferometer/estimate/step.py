@@ -140,13 +140,13 @@ class StepModel:
         times = self.shardings.multiplicities[:, :, block.sharding, None]
         deep = int((counts > 0).any(axis=(1, 2)).sum())
         everywhere = times[0] if deep == 1 else (times * counts[:, None]).sum(axis=0)
-        core = [pricer.price(segment.nodes) for segment in graph.segments]
+        core = [self._needed(pricer.price(segment.nodes)) for segment in graph.segments]
         edges = {r: [pricer.price(segment.edges[r]) for segment in graph.segments] for r in self._residuals(graph)}
-        whole = {r: _weighted(pricer, costs, everywhere) for r, costs in edges.items()}
-        taken = _taken(pricer, list(whole.values()))
-        chosen = [_chosen(pricer, taken, [costs[i] for costs in edges.values()]) for i in range(len(core))]
-        hand_over_s = total(pricer.spaces.to_all(chosen.pop()))
-        segments = [self._needed(pricer.add(own, around)) for own, around in zip(core, chosen, strict=False)]
+        whole = [_weighted(pricer, [_alone(cost) for cost in costs], everywhere) for costs in edges.values()]
+        taken = _taken(pricer, whole)
+        around = [_chosen(pricer, taken, [self._needed(costs[i]) for costs in edges.values()]) for i in range(len(core))]
+        hand_over_s = total(pricer.spaces.to_all(around.pop()))
+        segments = [pricer.add(own, edge) for own, edge in zip(core, around, strict=False)]
         stages = [pricer.spaces.to_all(_weighted(pricer, segments, times[c])) for c in range(deep)]
         stage_s = tuple(self.problem.scheduler.seconds(busy, self.problem.overlap) for busy in stages)
         slowest: Column = ZERO
@@ -159,7 +159,7 @@ class StepModel:
             step_s = through + (micro - 1) * slowest
         else:
             step_s = np.maximum(micro * slowest, through)
-        residual_s = tuple((r, total(pricer.spaces.to_all(x)) if self.record else ZERO) for r, x in whole.items())
+        residual_s = tuple((r, pricer.spaces.to_all(x).network_s) for r, x in zip(edges, whole, strict=True) if self.record)
         return Step(step_s, tuple(stages), stage_s, hand_over_s, residual_s)
 
     def _needed(self, cost: Cost) -> Cost:
@@ -176,6 +176,11 @@ class StepModel:
         return [r for r in graph.residuals if r in allowed]
 
 
+def _alone(cost: Cost) -> Cost:
+    """Return a cost's seconds one after another, as one column."""
+    return Cost(Busy(ZERO, ZERO, ZERO, total(cost.busy)), cost.space)
+
+
 def _weighted(pricer: Pricer, costs: list[Cost], times: Column) -> Cost:
     """Return the sum of segments' costs, each `times` its row of occurrences."""
     cost = NOTHING
@@ -187,12 +192,15 @@ def _weighted(pricer: Pricer, costs: list[Cost], times: Column) -> Cost:
 
 
 def _taken(pricer: Pricer, costs: list[Cost]) -> list[tuple[Mask, str]]:
-    """Return, for each layout after the first, where it beats those before it, and the space of that mask."""
+    """Return, for each layout after the first, where it beats those before it, and the space of that mask.
+
+    `costs` are each one column, see `_alone`.
+    """
     taken: list[tuple[Mask, str]] = []
     best = costs[0]
     for cost in costs[1:]:
         left, right, space = pricer.spaces.common(best, cost)
-        taken.append((total(right) < total(left), space))
+        taken.append((right.network_s < left.network_s, space))
         best = pricer.cheaper(best, cost)
     return taken
 

@@ -240,8 +240,10 @@ def _start(problem: Problem, space: Candidates, *, slo: Slo | None, by: str, bat
 
 def _price_all(under_way: Search, most: Column, progress: Callable[[Progress], None] | None) -> None:
     total, done = int((most >= 1).sum()), 0
-    kinds = (under_way.space.shardings.stage_counts > 0).sum(axis=0)
-    for block in blocks(most, under_way.space.placements, kinds, fixed=under_way.batch is not None):
+    shardings = under_way.space.shardings
+    kinds = (shardings.stage_counts > 0).sum(axis=0)
+    alike = 4 * kinds + 2 * (shardings.sizes["dpa"] > 1) + (shardings.sizes["etp"] > 1)
+    for block in blocks(most, under_way.space.placements, alike, fixed=under_way.batch is not None):
         under_way.take(block)
         done += len(block.sharding)
         if progress is not None:
