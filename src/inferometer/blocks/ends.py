@@ -25,8 +25,8 @@ def tensors(model: ModelSpec) -> tuple[Tensor, ...]:
 
 
 def head(model: ModelSpec) -> Tensor:
-    """Return the table that turns hidden states into logits."""
-    fmt = model.head_format or model.dtype
+    """Return the table that turns hidden states into logits; tied, it is the embedding, in the embedding's format."""
+    fmt = model.dtype if model.tied else model.head_format or model.dtype
     return Tensor(name="head", rows=model.vocab, cols=model.hidden, format=fmt, kind="head", split_rows="tp")
 
 
