@@ -1,13 +1,15 @@
 """What a cost backend is, and how one is found. A backend turns counts and a chip into time, nothing else."""
 
 from functools import cache
-from importlib.metadata import entry_points
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from inferometer.cost.groups import LinkRate
 from inferometer.errors import InferometerError, unknown_name
 from inferometer.graph.ops import Column, OpKind, Work
 from inferometer.specs.hardware import Axis, ChipSpec
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 GROUP = "inferometer.backends"
 
@@ -74,10 +76,17 @@ class BackendFactory(Protocol):
         ...
 
 
+def _installed() -> "EntryPoints":
+    """Return the backends that installed distributions register; only asked for by name, as the scan takes 30 ms."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 (it loads email, sockets and archives)
+
+    return entry_points(group=GROUP)
+
+
 @cache
 def backend_names() -> tuple[str, ...]:
     """Return the backends that are installed, in order of name."""
-    return tuple(sorted({"roofline", *(p.name for p in entry_points(group=GROUP))}))
+    return tuple(sorted({"roofline", *(p.name for p in _installed())}))
 
 
 def create_backend(name: str, calibration: object | None = None) -> CostBackend:
@@ -90,7 +99,7 @@ def create_backend(name: str, calibration: object | None = None) -> CostBackend:
         from inferometer.cost.roofline import create  # noqa: PLC0415 (the module needs this protocol)
 
         return create(calibration)
-    for point in entry_points(group=GROUP):
+    for point in _installed():
         if point.name == name:
             try:
                 factory: BackendFactory = point.load()
