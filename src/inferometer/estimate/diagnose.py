@@ -1,12 +1,12 @@
 """What a user should know about a deployment, by name, with what to change."""
 
-from inferometer.estimate.result import Diagnostic
+from inferometer.estimate.result import Diagnostic, MemoryLines
 from inferometer.estimate.step import Problem
 from inferometer.specs.deployment import Sizes
 from inferometer.specs.model import Attention, Ffn, Mla, Moe
 
 
-def diagnose(problem: Problem, sizes: Sizes, fits: float) -> tuple[Diagnostic, ...]:
+def diagnose(problem: Problem, sizes: Sizes, memory: MemoryLines, microbatches: int) -> tuple[Diagnostic, ...]:
     """Return the diagnostics of one sharding; each names what to change."""
     found: list[Diagnostic] = []
     for text in problem.precision.widened:
@@ -21,8 +21,14 @@ def diagnose(problem: Problem, sizes: Sizes, fits: float) -> tuple[Diagnostic, .
         found += _mixer(mixer, sizes)
     for ffn in problem.model.ffns:
         found += _moe(ffn, sizes) if isinstance(ffn, Moe) else _dense(ffn, sizes)
-    if fits < 1:
-        found.append(Diagnostic(name="no-room", text="weights and one sequence do not fit; see reasons"))
+    tokens = memory.sequences / microbatches * problem.new_tokens
+    needs = tokens * memory.activation_bytes_per_token
+    if needs > problem.activation_room_bytes:
+        text = (
+            f"one pass of {tokens:.0f} tokens a rank needs {needs / 2**30:.1f} GiB of activations, more than the "
+            "reserve: an engine would run it in chunks; the time is of one pass"
+        )
+        found.append(Diagnostic(name="activations-exceed-reserve", text=text))
     return tuple(dict.fromkeys(found))
 
 

@@ -50,7 +50,7 @@ def make_problem(
         support = chosen.supports(kind, machine.chip)
         if not support.ok:
             raise InferometerError(f"backend {chosen.name} cannot price {kind} on {machine.chip.id}: {support.reason}")
-    visible = float(machine.chip.memory_bytes)
+    visible, kept = float(machine.chip.memory_bytes), reserve or Reserve()
     return Problem(
         model=model,
         machine=machine,
@@ -60,7 +60,8 @@ def make_problem(
         scheduler=find_scheduler(scheduler),
         overlap=overlap or Overlap(),
         precision=resolve_precision(model, machine.chip),
-        room_bytes=visible - (reserve or Reserve()).of(visible),
+        room_bytes=visible - kept.of(visible),
+        activation_room_bytes=kept.for_activations(visible),
     )
 
 
@@ -70,6 +71,8 @@ class Candidates(NamedTuple):
     shardings: Shardings
     placements: Placements
     held: Footprint
+    most: Column
+    """(m,) most sequences of a DPA rank: their KV fits, and the activations of one pass do."""
 
 
 def find_candidates(problem: Problem, fixed: Mapping[str, int] | None = None) -> tuple[Candidates, list[Rule]]:
@@ -86,7 +89,10 @@ def find_candidates(problem: Problem, fixed: Mapping[str, int] | None = None) ->
     safe = {name: np.where(broken, 1.0, column) for name, column in sizes.items()}
     shardings = make_shardings(model, safe, problem.engine.partition)
     held = footprint(model, safe, shardings.multiplicities, length=problem.max_length, room_bytes=problem.room_bytes)
-    return Candidates(replace(shardings, sizes=sizes), placements, held), rules
+    tokens = held.tokens_per_pass(problem.activation_room_bytes)
+    a_pass = np.maximum(np.floor(tokens / problem.new_tokens), 1.0) * safe["pp"]
+    most = np.minimum(held.sequences(), a_pass)
+    return Candidates(replace(shardings, sizes=sizes), placements, held, most), rules
 
 
 class Row(NamedTuple):
@@ -114,8 +120,7 @@ def estimate(problem: Problem, deployment: Deployment) -> Estimate:
     if not len(found.shardings):
         raise InferometerError(f"sizes {_spelled(sizes)} cannot be placed on {problem.machine.label}")
     ranks = sizes.r * sizes.dpa
-    fits = float(found.held.sequences()[0])
-    most = max(fits, 1.0) if np.isfinite(fits) else 1.0
+    most = max(float(found.most[0]), 1.0)
     batch = deployment.batch if deployment.batch is not None else int(min(most, 1 << 24)) * ranks
     if batch < 1:
         raise InferometerError(f"batch {batch}: at least 1 sequence must be in flight")
@@ -243,7 +248,7 @@ def _result(problem: Problem, priced: _Priced) -> Estimate:
         useful_flops=micro * flops * sizes.dpa * sizes.tp,
         memory=memory,
         widened=problem.precision.widened,
-        diagnostics=diagnose(problem, sizes, memory.fits_sequences),
+        diagnostics=diagnose(problem, sizes, memory, min(sizes.pp, sequences)),
         reasons=tuple(dict.fromkeys(reasons)),
         residual=residual,
         ops=record.ops,
@@ -262,6 +267,7 @@ def _memory(problem: Problem, held: Footprint, index: int, sequences: int) -> Me
         kv_bytes_per_sequence=float(held.kv_bytes_per_sequence[worst, index]),
         sequences=sequences,
         fits_sequences=float(held.sequences()[index]),
+        activation_bytes_per_token=float(held.activation_bytes_per_token[index]),
     )
 
 

@@ -62,6 +62,8 @@ class MemoryLines:
     """Sequences a DPA rank holds."""
     fits_sequences: float
     """Sequences a DPA rank could hold; below 1 nothing fits."""
+    activation_bytes_per_token: float
+    """Part of the reserve that each token of a DPA rank in a pass needs."""
 
     @property
     def kv_bytes(self) -> float:

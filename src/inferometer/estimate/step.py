@@ -44,6 +44,8 @@ class Problem:
     precision: Precision
     room_bytes: float
     """Bytes a chip has for weights and KV."""
+    activation_room_bytes: float = float("inf")
+    """Bytes the activations of one pass may take."""
 
     @property
     def max_length(self) -> int:
@@ -52,6 +54,11 @@ class Problem:
         if work.phase == "prefill":
             return work.isl
         return work.context or work.isl + work.osl
+
+    @property
+    def new_tokens(self) -> int:
+        """Tokens each sequence brings to a pass."""
+        return self.workload.isl if self.workload.phase == "prefill" else 1
 
     @property
     def contexts(self) -> tuple[tuple[float, float], ...]:
@@ -123,7 +130,7 @@ class StepModel:
         return Pass(
             phase=problem.workload.phase,
             sequences=sequences,
-            new_tokens=problem.workload.isl if problem.workload.phase == "prefill" else 1,
+            new_tokens=problem.new_tokens,
             contexts=problem.contexts,
             tp=sizes["tp"],
             dpa=sizes["dpa"],
@@ -144,7 +151,9 @@ class StepModel:
         edges = {r: [pricer.price(segment.edges[r]) for segment in graph.segments] for r in self._residuals(graph)}
         whole = [_weighted(pricer, [_alone(cost) for cost in costs], everywhere) for costs in edges.values()]
         taken = _taken(pricer, whole)
-        around = [_chosen(pricer, taken, [self._needed(costs[i]) for costs in edges.values()]) for i in range(len(core))]
+        around = [
+            _chosen(pricer, taken, [self._needed(costs[i]) for costs in edges.values()]) for i in range(len(core))
+        ]
         hand_over_s = total(pricer.spaces.to_all(around.pop()))
         segments = [pricer.add(own, edge) for own, edge in zip(core, around, strict=False)]
         stages = [pricer.spaces.to_all(_weighted(pricer, segments, times[c])) for c in range(deep)]
@@ -159,7 +168,9 @@ class StepModel:
             step_s = through + (micro - 1) * slowest
         else:
             step_s = np.maximum(micro * slowest, through)
-        residual_s = tuple((r, pricer.spaces.to_all(x).network_s) for r, x in zip(edges, whole, strict=True) if self.record)
+        residual_s = tuple(
+            (r, pricer.spaces.to_all(x).network_s) for r, x in zip(edges, whole, strict=True) if self.record
+        )
         return Step(step_s, tuple(stages), stage_s, hand_over_s, residual_s)
 
     def _needed(self, cost: Cost) -> Cost:

@@ -2,9 +2,11 @@
 
 A simple model, stated: visible bytes = weights + KV + reserve. The reserve (activations, graphs, runtime) is a
 share of visible memory, 10 % unless told, as engines leave by default (vLLM gpu_memory_utilization 0.9, `assumed`),
-or a number of bytes. Every sequence holds its KV at full length.
+or a number of bytes. Every sequence holds its KV at full length. Where the reserve is a share, the activations of one
+pass must lie in it; a pass that is too large for that would be run in chunks.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,13 +14,15 @@ import numpy as np
 
 from inferometer.blocks import ends
 from inferometer.blocks.model import cached_tokens, ffn_tensors, kv_elements_per_token, layer_kinds, mixer_tensors
-from inferometer.blocks.tensors import Shards, chip_bytes
+from inferometer.blocks.tensors import Shards, chip_bytes, local_rows
 from inferometer.errors import InferometerError
 from inferometer.graph.ops import Column
 from inferometer.specs.formats import bytes_per_element, find_format
-from inferometer.specs.model import Attention, ModelSpec
+from inferometer.specs.model import Attention, ModelSpec, Moe
 
 RESERVE_SHARE = 0.1
+ACTIVATION_BYTES = 2.0
+"""bf16."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +31,10 @@ class Reserve:
 
     share: float = RESERVE_SHARE
     fixed_bytes: float | None = None
+
+    def for_activations(self, visible_bytes: float) -> float:
+        """Return the bytes one pass's activations may take; a reserve stated in bytes answers for itself."""
+        return self.share * visible_bytes if self.fixed_bytes is None else float("inf")
 
     def of(self, visible_bytes: float) -> float:
         """Return the bytes reserved on a chip."""
@@ -41,8 +49,14 @@ class Footprint(NamedTuple):
 
     weights_bytes: Column
     kv_bytes_per_sequence: Column
+    activation_bytes_per_token: Column
+    """(m,)."""
     room_bytes: float
     """Visible bytes less the reserve."""
+
+    def tokens_per_pass(self, activation_room_bytes: float) -> Column:
+        """Return the tokens of a DPA rank whose activations fit in `activation_room_bytes`, (m,)."""
+        return np.floor(activation_room_bytes / self.activation_bytes_per_token)
 
     def sequences(self) -> Column:
         """Return B, the sequences of a DPA rank that fit in the tightest stage, (m,); below 1: does not fit.
@@ -93,9 +107,30 @@ def footprint(
         held = held + (first + last > 0) * embedding + last * norm
     else:
         held = held + first * embedding + last * (norm + chip_bytes((ends.head(model),), shards))
-    return Footprint(held, kv, room_bytes)
+    return Footprint(held, kv, activation_bytes_per_token(model, sizes), room_bytes)
 
 
-def _shards(sizes: dict[str, Column], kv_heads: int) -> Shards:
+def activation_bytes_per_token(model: ModelSpec, sizes: Mapping[str, Column]) -> Column:
+    """Return the bytes a chip needs at the widest block, for each token of a DPA rank in the pass, (m,).
+
+    bf16: residual stream and normed copy (2 H), and the outputs of all projections of one block at once; routed
+    experts count k DPA / EP copies of a token.
+    """
+    widest = np.zeros_like(sizes["tp"])
+    for kind in layer_kinds(model):
+        mixer, ffn = model.mixers[kind.mixer], model.ffns[kind.ffn]
+        own = _shards(sizes, mixer.kv_heads if isinstance(mixer, Attention) else 1)
+        copies = ffn.top_k * sizes["dpa"] / sizes["ep"] if isinstance(ffn, Moe) else np.ones_like(widest)
+        blocks = (mixer_tensors(mixer, model.hidden, model.dtype), ffn_tensors(ffn, model.hidden, model.dtype))
+        for tensors in blocks:
+            width = np.zeros_like(widest)
+            for tensor in tensors:
+                if tensor.cols > 1:
+                    width = width + local_rows(tensor, own) * (copies if tensor.kind == "experts" else 1.0)
+            widest = np.maximum(widest, width)
+    return ACTIVATION_BYTES * (2 * model.hidden + widest)
+
+
+def _shards(sizes: Mapping[str, Column], kv_heads: int) -> Shards:
     kv = np.minimum(np.maximum(sizes["tp"] / sizes["dcp"], 1.0), float(kv_heads))
     return {"tp": sizes["tp"], "ep": sizes["ep"], "etp": sizes["etp"], "kv": kv}

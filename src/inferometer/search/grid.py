@@ -45,8 +45,8 @@ def batch_grid(most: Column, count: int) -> Column:
 def blocks(most: Column, placements: Placements, order_key: Column, *, fixed: bool = False) -> Iterator[Block]:
     """Yield blocks of the shardings with `most` >= 1 sequence a rank, (m,), at batches up to it.
 
-    Shardings of one block share `order_key` (whatever makes their graphs alike) and are alike in placements. `fixed` prices
-    `most` alone.
+    Shardings of one block share `order_key` (whatever makes their graphs alike) and are alike in placements.
+    `fixed` prices `most` alone.
     """
     ways = np.diff(placements.start)
     order = np.lexsort((ways, order_key))

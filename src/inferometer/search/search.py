@@ -167,8 +167,8 @@ def search(
     space, rules = find_candidates(problem, fixed)
     sizes = space.shardings.sizes
     legal, lost = _legal(rules, len(space.shardings))
-    fits = np.where(legal, space.held.sequences(), -1.0)
-    most = fits if batch is None else _fixed_batch(sizes, fits, batch)
+    most = space.most if batch is None else _fixed_batch(sizes, space.held.sequences(), batch)
+    most = np.where(legal, most, -1.0)
     if (legal & (most < 1)).any():
         lost["does-not-fit"] = int((legal & (most < 1)).sum())
     under_way = _start(problem, space, slo=slo, by=by, batch=batch)
