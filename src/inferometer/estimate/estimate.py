@@ -79,9 +79,13 @@ def find_candidates(problem: Problem, fixed: Mapping[str, int] | None = None) ->
     """Return every sharding of the machine with the sizes in `fixed`, and the rules with where they are broken.
 
     Footprints and stages of shardings that break a rule are of one chip: nothing else can be said of them.
+    Raises InferometerError where the sizes fixed multiply to no sharding.
     """
     model = problem.model
     sizes, placements = enumerate_space(problem.machine.fabric, moe=is_moe(model), fixed=fixed)
+    if not len(sizes["tp"]):
+        wanted = ",".join(f"{role.upper()}={size}" for role, size in (fixed or {}).items())
+        raise InferometerError(f"no sharding with {wanted} spans the chips of {problem.machine.label}")
     rules = broken_rules(model, problem.engine, sizes)
     broken = np.zeros(sizes["tp"].shape, dtype=np.bool_)
     for rule in rules:
