@@ -1,6 +1,7 @@
 """From a name to a spec: presets, files, directories and the hub for models; the catalogue and files for machines."""
 
 import re
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -121,3 +122,9 @@ def _fetch(hub: Any, repo: str, file: str, revision: str | None) -> str:
     except Exception as error:  # noqa: BLE001 (a foreign library, and every failure is one line)
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise InferometerError(f"{repo}: {file} cannot be read from the hub: {reason}") from None
+
+
+@lru_cache(maxsize=64)
+def served_name(name: str) -> str:
+    """Return what an engine is told to serve: a preset's hub id, else the placeholder MODEL."""
+    return preset_config(name).hub if name in preset_ids() else "MODEL"

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Unpack
 
 from inferometer.api.limits import parse_slo
-from inferometer.api.load import in_formats, load_machine, load_model
+from inferometer.api.load import in_formats, load_machine, load_model, served_name
 from inferometer.api.placing import parse_placement
 from inferometer.api.settings import Settings, Terms, check_batch, settle
 from inferometer.api.sizes import chips_of, fill_sizes, parse_sizes
@@ -112,8 +112,6 @@ def search(
     for where in [_machine(one, chips_of(given)) for one in listed]:
         problem = terms.problem(spec, where)
         result = search_one(problem, fixed=given, batch=batch, slo=limits, by=by, top=top, progress=progress)
-        if not result.shardings:
-            raise InferometerError(_no_sharding(given, where))
         results.append(result)
         answers = [(one.score, _answer(one.problem, one.estimate, terms, settings)) for one in result.found]
         found += [(_per_dollar(answer) if per_dollar else score, answer) for score, answer in answers]
@@ -166,6 +164,7 @@ def _answer(problem: Problem, priced: Estimate, terms: Terms, settings: Settings
         usd_per_chip_hour=usd_per_chip_hour,
         price_source=source,
         assumed=terms.assumed | kept,
+        served_name="MODEL" if settings.get("quant") else served_name(problem.model.name),
     )
 
 
@@ -190,8 +189,3 @@ def _held_to(priced: Estimate, slo: Slo | None) -> Estimate:
 def _per_dollar(answer: Answer) -> float:
     cost = answer.usd_per_mtok
     return -1.0 if cost is None else 1 / cost if cost > 0 else float("inf")
-
-
-def _no_sharding(given: Mapping[str, int], machine: Machine) -> str:
-    spelled = ",".join(f"{role.upper()}={size}" for role, size in given.items())
-    return f"no sharding with {spelled or 'these sizes'} fits the {machine.fabric.n_chips} chips of {machine.label}"

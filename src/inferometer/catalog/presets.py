@@ -21,6 +21,8 @@ class Preset(NamedTuple):
     quant_sidecar: dict[str, Any] | None
     """The repository's `hf_quant_config.json`, where it has one."""
     source: str
+    hub: str
+    """`org/name` on the hub."""
 
 
 class _Entry(NamedTuple):
@@ -72,6 +74,7 @@ def preset_config(name: str) -> Preset:
         config=expand(_config_of(row)),
         quant_sidecar=None if sidecar is None else expand(sidecar),
         source=row["source"],
+        hub=row["hub"],
     )
 
 

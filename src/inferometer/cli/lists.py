@@ -21,9 +21,9 @@ def models(options: Options) -> None:
     if options.json:
         _lines(rows)
         return
-    from inferometer.report.tables import models_table, stdout_console
+    from inferometer.report.tables import Page, models_table
 
-    stdout_console().print(models_table(rows))
+    Page().show(models_table(rows))
 
 
 def chips(options: Options) -> None:
@@ -42,13 +42,14 @@ def chips(options: Options) -> None:
     if options.json:
         _lines(rows)
         return
-    from inferometer.report.tables import chips_table, stdout_console
+    from inferometer.report.tables import Page, chips_table
 
-    console = stdout_console()
-    console.print(chips_table(rows, model=options.for_model))
+    page = Page()
+    page.show(chips_table(rows, model=options.for_model))
     if options.for_model is not None:
         share = terms.assumed.get("reserve", "as given")
-        console.print(f"\nleast chips: weights of {options.for_model} over visible memory less a reserve ({share})")
+        page.show()
+        page.show(f"least chips: weights of {options.for_model} over visible memory less a reserve ({share})")
 
 
 def params(options: Options) -> None:
@@ -58,31 +59,43 @@ def params(options: Options) -> None:
     if options.json:
         out(dumps(row))
         return
-    from inferometer.report.tables import GIB, params_table, stdout_console
+    from inferometer.report.tables import GIB, Page, params_table
 
-    console = stdout_console()
-    console.print(params_table(row))
-    console.print(f"\ncheckpoint {row['checkpoint_bytes'] / GIB:,.2f} GiB")
+    page = Page()
+    page.show(params_table(row))
+    page.show()
+    page.show(f"checkpoint {row['checkpoint_bytes'] / GIB:,.2f} GiB")
     if row["unknown_keys"]:
-        console.print(f"config keys not understood: {', '.join(row['unknown_keys'])}")
+        page.show(f"config keys not understood: {', '.join(row['unknown_keys'])}")
     for remark in row["assumed"]:
-        console.print(f"assumed: {remark}")
+        page.show(f"assumed: {remark}")
 
 
 def validate(options: Options) -> None:
     """Hold predictions against measurements, a point at a time."""
     check_output(options)
+    from inferometer.measurement.questions import SCORED_CLASSES
     from inferometer.measurement.validate import validate_points
 
-    rows = validate_points(options.points, options.backend or "roofline")
+    classes = SCORED_CLASSES if options.measured_class is None else (options.measured_class,)
+    rows = validate_points(options.points, backend=options.backend or "roofline", classes=classes)
     if options.json:
-        _lines(row for row in rows if _of_class(row, options.measured_class))
+        _lines(rows)
         return
-    raise InferometerError("TODO")
+    from inferometer.report.tables import Page, validation_tables
 
-
-def _of_class(row: dict[str, Any], wanted: str | None) -> bool:
-    return wanted is None or row.get("class", wanted) == wanted
+    *_, last = rows
+    summary = last["summary"]
+    page = Page()
+    page.show(f"{summary['scored']:,} of {summary['points']:,} published points scored, backend {summary['backend']}")
+    for part in validation_tables(summary):
+        page.show()
+        page.show(part)
+    page.show()
+    left = ", ".join(f"{number:,} {reason}" for reason, number in summary["not_scored_by_kind"].items())
+    page.show("error = predicted / measured - 1; bias is its median; in band: low <= measured <= high")
+    if left:
+        page.show(f"not scored: {left}")
 
 
 def _lines(rows: Iterable[dict[str, Any]]) -> None:

@@ -4,11 +4,13 @@ A verb names the fields it takes; `command` gives it a signature that typer read
 """
 
 import inspect
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 
 def _option(*flags: str, text: str, metavar: str | None = None, panel: str | None = None) -> Any:
@@ -26,12 +28,14 @@ class Options:
     model: Annotated[str, _argument("MODEL", "Preset, alias, config.json, its directory, or org/name[@revision].")] = ""
     chip: Annotated[str, _argument("CHIP", "Chip, machine, cloud instance or a file; several with commas.")] = ""
     machine: Annotated[
-        str | None, _argument("[MACHINE]", "Chips x nodes (8x2), a torus slice (4x4x4), or a machine's name.")
+        str | None, _argument("MACHINE", "Chips x nodes (8x2), a torus slice (4x4x4), or a machine's name.")
     ] = None
     for_model: Annotated[
         str | None, _option("--model", metavar="MODEL", text="Add the least number of chips that holds its weights.")
     ] = None
-    quant: Annotated[str | None, _option("--quant", metavar="NAME", text="Weights as fp8, nvfp4, int4-g128, ...")] = None
+    quant: Annotated[str | None, _option("--quant", metavar="NAME", text="Weights as fp8, nvfp4, int4-g128, ...")] = (
+        None
+    )
     kv_cache_dtype: Annotated[
         str | None, _option("--kv-cache-dtype", metavar="NAME", text="KV cache as fp8, ... (the checkpoint's).")
     ] = None
@@ -47,29 +51,31 @@ class Options:
     ] = None
     phase: Annotated[str | None, _option("--phase", metavar="PHASE", text="decode (default) or prefill.")] = None
     sizes: Annotated[
-        str | None, _option("--sizes", metavar="ROLE=N,...", text="Role sizes of R PP DPA TP EP ETP DCP; rest is filled.")
+        str | None,
+        _option("--sizes", metavar="ROLE=N,...", text="Role sizes of R PP DPA TP EP ETP DCP; rest is filled."),
     ] = None
     placement: Annotated[
         str | None,
         _option("--placement", metavar="ROLE=AXIS:N+AXIS:N,...", text="Where roles lie (the cheapest)."),
     ] = None
     tensor_parallel_size: Annotated[
-        int | None, _option("--tensor-parallel-size", "-tp", metavar="N", text="As in vLLM, instead of --sizes.")
+        int | None,
+        _option("--tensor-parallel-size", "-tp", metavar="N", text="TP, as vLLM spells it, instead of --sizes."),
     ] = None
     pipeline_parallel_size: Annotated[
-        int | None, _option("--pipeline-parallel-size", "-pp", metavar="N", text="Same.")
+        int | None, _option("--pipeline-parallel-size", "-pp", metavar="N", text="Pipeline stages.")
     ] = None
     data_parallel_size: Annotated[
-        int | None, _option("--data-parallel-size", "-dp", metavar="N", text="Same; replicas of a dense model.")
+        int | None, _option("--data-parallel-size", "-dp", metavar="N", text="DPA; of a dense model, replicas.")
     ] = None
     enable_expert_parallel: Annotated[
-        bool, _option("--enable-expert-parallel", text="Same; without it, experts are tensor parallel.")
+        bool, _option("--enable-expert-parallel", text="Experts over all chips of a stage, not cut.")
     ] = False
     expert_parallel_size: Annotated[
-        int | None, _option("--expert-parallel-size", "-ep", metavar="N", text="Same, with a size.")
+        int | None, _option("--expert-parallel-size", "-ep", metavar="N", text="EP, with its size.")
     ] = None
     decode_context_parallel_size: Annotated[
-        int | None, _option("--decode-context-parallel-size", "-dcp", metavar="N", text="Same.")
+        int | None, _option("--decode-context-parallel-size", "-dcp", metavar="N", text="DCP.")
     ] = None
     gpu_memory_utilization: Annotated[
         float | None,
@@ -96,8 +102,8 @@ class Options:
         str | None, _option("--slo", metavar="LIMIT", text="20 (tok/s a user), tpot=50ms, or ttft=2s in prefill.")
     ] = None
     by: Annotated[
-        str, _option("--by", metavar="WHAT", text="tok_per_s_per_chip, tok_per_s, tok_per_s_per_user or ttft.")
-    ] = "tok_per_s_per_chip"
+        str | None, _option("--by", metavar="WHAT", text="tok_per_s_per_chip, tok_per_s, tok_per_s_per_user or ttft.")
+    ] = None
     per_dollar: Annotated[bool, _option("--per-dollar", text="Order by tokens a dollar.")] = False
     top: Annotated[int | None, _option("--top", metavar="N", text="Rows (10; the verb top 5).")] = None
     points: Annotated[str | None, _option("--points", metavar="FILE", text="Your own measured points (CSV).")] = None
@@ -111,16 +117,16 @@ class Options:
 
 REQUIRED = ("model", "chip")
 
-WORK = ("quant", "kv_cache_dtype", "batch_size", "isl", "osl", "context", "phase")
-SHARDING = (
-    "sizes",
+ENGINE_SPELLING = (
     "tensor_parallel_size",
     "pipeline_parallel_size",
     "data_parallel_size",
-    "enable_expert_parallel",
     "expert_parallel_size",
     "decode_context_parallel_size",
 )
+
+WORK = ("quant", "kv_cache_dtype", "batch_size", "isl", "osl", "context", "phase")
+SHARDING = ("sizes", *ENGINE_SPELLING, "enable_expert_parallel")
 MEMORY = ("gpu_memory_utilization", "reserve_bytes")
 COST = ("engine", "backend", "scheduler", "overlap")
 PRICE = ("usd_per_chip_hour", "provider", "region", "tier")
@@ -138,6 +144,26 @@ VERBS: dict[str, tuple[str, ...]] = {
     "validate": ("backend", "points", "measured_class", *OUTPUT),
 }
 """Verb -> the fields it takes."""
+
+
+def flags(field: str) -> tuple[str, ...]:
+    """Return the spellings of a field, the first one first; empty for an argument."""
+    info = get_type_hints(Options, include_extras=True)[field].__metadata__[0]
+    if not isinstance(info, OptionInfo):
+        return ()
+    return tuple(flag for flag in (info.default, *(info.param_decls or ())) if isinstance(flag, str))
+
+
+def spelled(verb: str, options: Options) -> str:
+    """Return the command line of `verb` that says `options`; fields that the verb does not take are left out."""
+    words = ["inferometer", verb]
+    for field in VERBS[verb]:
+        value = getattr(options, field)
+        if value is None or value is False or field in OUTPUT:
+            continue
+        name = flags(field)[:1]
+        words += [*name, *([] if value is True else [shlex.quote(str(value))])]
+    return " ".join(words)
 
 
 def command(app: typer.Typer, name: str, verb: Callable[[Options], None]) -> None:

@@ -1,5 +1,6 @@
 """How far a search has come, on stderr: one line rewritten on a terminal, now and then a line elsewhere."""
 
+import math
 import sys
 import time
 
@@ -26,7 +27,7 @@ class Reporter:
         if now_s - self.last_s < (EVERY_S if self.terminal else EVERY_LINE_S) and not last:
             return
         self.last_s = now_s
-        best = "none yet" if progress.best != progress.best else f"{abs(progress.best):,.4g}"  # noqa: PLR0124 (nan)
+        best = "none yet" if math.isnan(progress.best) else f"{abs(progress.best):,.4g}"
         text = (
             f"{progress.machine}: {progress.shardings_done}/{progress.shardings} shardings,"
             f" {progress.candidates:,} candidates priced, best {best}"

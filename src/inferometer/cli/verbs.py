@@ -1,7 +1,7 @@
 """The verbs about deployments: search, top, explain."""
 
 import sys
-from typing import Any
+from dataclasses import replace
 
 import typer
 
@@ -9,7 +9,7 @@ from inferometer import api
 from inferometer.api.load import load_machine, load_model
 from inferometer.api.sizes import EngineFlags, chips_of, engine_sizes, parse_sizes
 from inferometer.blocks.model import is_moe
-from inferometer.cli.options import Options
+from inferometer.cli.options import Options, spelled
 from inferometer.cli.progress import Reporter
 from inferometer.errors import InferometerError
 from inferometer.report.answer import Answer, Ranking
@@ -18,6 +18,7 @@ from inferometer.specs.hardware import Machine
 from inferometer.specs.model import ModelSpec
 
 NOT_FEASIBLE = 1
+DEFAULT_ORDER = "tok_per_s_per_chip"
 MAX_MACHINES = 50
 """More chips in one question are a slip of the comma key."""
 
@@ -34,7 +35,7 @@ def search(options: Options, *, top: int) -> None:
         sizes=sizes,
         batch=options.batch_size,
         slo=options.slo,
-        by=options.by,
+        by=options.by or DEFAULT_ORDER,
         per_dollar=options.per_dollar,
         top=top if options.top is None else options.top,
         progress=reporter.update if reporter.wanted else None,
@@ -71,9 +72,9 @@ def explain(options: Options) -> None:
         out(dumps(explain_row(answer)))
     else:
         from inferometer.report.explain import print_explanation
-        from inferometer.report.tables import stdout_console
+        from inferometer.report.tables import Page
 
-        print_explanation(stdout_console(), answer)
+        print_explanation(Page(), answer)
     if not answer.estimate.feasible:
         say("not feasible: " + "; ".join(answer.estimate.reasons))
         raise typer.Exit(NOT_FEASIBLE)
@@ -148,38 +149,48 @@ def _print_rows(ranking: Ranking) -> None:
 
 
 def _print_table(ranking: Ranking, options: Options) -> None:
-    from inferometer.report.tables import lost_text, question_lines, ranking_table, stdout_console
+    from inferometer.report.tables import Page, lost_text, question_lines, ranking_table
     from inferometer.report.text import assumed_text
 
-    console = stdout_console()
+    page = Page()
     answers = ranking.answers or ranking.nearest
     if answers:
-        for line in question_lines(ranking):
-            console.print(line, soft_wrap=True)
+        page.show(*question_lines(ranking))
+        page.show()
     if ranking.answers:
-        console.print()
-        console.print(ranking_table(ranking))
-        console.print()
-    console.print(lost_text(ranking), soft_wrap=True)
+        page.show(ranking_table(ranking))
+        page.show()
+    page.show(lost_text(ranking))
     if answers:
-        order = {} if options.by != Options().by or options.per_dollar else {"order": ranking.by}
-        console.print(f"assumed: {assumed_text(answers[0], **order)}", soft_wrap=True)
+        order = {} if options.by is not None or options.per_dollar else {"order": ranking.by}
+        page.show(f"assumed: {assumed_text(answers[0], **order)}")
     if ranking.answers:
-        _print_best(console, ranking.answers[0], options)
+        best = ranking.answers[0]
+        page.show(*(f"row 1 has {note.name}: {note.text}" for note in best.estimate.diagnostics))
+        page.show("row 1 in full:")
+        page.copyable(f"  {_explain_command(best, options)}")
     say(f"{ranking.seconds:.2f} s")
 
 
-def _print_best(console: Any, best: Answer, options: Options) -> None:
+def _explain_command(best: Answer, options: Options) -> str:
+    """Return the command that explains a row: what was typed, with the row's own machine, sizes and batch."""
     from inferometer.report.text import sizes_flag
 
-    for note in best.estimate.diagnostics:
-        console.print(f"1 has {note.name}: {note.text}", soft_wrap=True)
-    machine = "" if options.machine is None else f" {options.machine}"
-    console.print(
-        f"explain 1: inferometer explain {options.model} {best.problem.machine.chip.id}{machine}"
-        f" --sizes {sizes_flag(best.estimate.sizes)} --batch {best.estimate.batch}",
-        soft_wrap=True,
+    asked = replace(
+        options,
+        chip=options.chip if "," not in options.chip else best.problem.machine.chip.id,
+        batch_size=best.estimate.batch,
+        sizes=sizes_flag(best.estimate.sizes),
+        phase="prefill" if best.problem.workload.phase == "prefill" else options.phase,
+        slo=None,
+        tensor_parallel_size=None,
+        pipeline_parallel_size=None,
+        data_parallel_size=None,
+        enable_expert_parallel=False,
+        expert_parallel_size=None,
+        decode_context_parallel_size=None,
     )
+    return spelled("explain", asked)
 
 
 def _say_nearest(ranking: Ranking) -> None:

@@ -20,6 +20,8 @@ class Answer:
     price_source: str
     assumed: Mapping[str, str]
     """What nobody chose, name -> value as shown."""
+    served_name: str = "MODEL"
+    """What an engine is told to serve."""
 
     @cached_property
     def rates(self) -> Rates:

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
@@ -11,21 +10,33 @@ from inferometer.estimate.result import OpRow
 from inferometer.report.answer import Answer
 from inferometer.report.flags import launch_flags
 from inferometer.report.row import resident_sequences
-from inferometer.report.tables import GIB, table
-from inferometer.report.text import assumed_text, count, machine_text, placement_flag, price_text, sizes_flag
+from inferometer.report.tables import GIB, Page, table
+from inferometer.report.text import (
+    assumed_text,
+    count,
+    machine_text,
+    placement_flag,
+    price_text,
+    segment_text,
+    sizes_flag,
+)
 from inferometer.units import format_seconds, format_usd
 
 MOST_BEATEN = 3
 """Losing plans a Choice lists in full."""
 
 
-def print_explanation(console: Console, answer: Answer) -> None:
+def print_explanation(page: Page, answer: Answer) -> None:
     """Print the whole view, top down: the answer first, then what it is made of."""
-    for part in (_header(answer), _memory(answer), *_ops(answer), _choices(answer), *_flags(answer)):
-        console.print(part)
-        console.print()
-    for line in _notes(answer):
-        console.print(line)
+    for part in (_header(answer), _memory(answer), *_ops(answer), _choices(answer)):
+        page.show(part)
+        page.show()
+    for lines in _flags(answer):
+        for line in lines:
+            page.copyable(line)
+        page.show()
+    for note in _notes(answer):
+        page.show(note)
 
 
 def _pairs(rows: Sequence[tuple[str, str]]) -> Table:
@@ -50,7 +61,7 @@ def _header(answer: Answer) -> Table:
         ("placement", f"{placement_flag(answer) or 'one chip'} (of {priced.placements_priced} priced)"),
         (
             step,
-            f"{format_seconds(priced.step_s)}, between {format_seconds(priced.low_s)} and {format_seconds(priced.high_s)}",
+            f"{format_seconds(priced.step_s)}, band {format_seconds(priced.low_s)} to {format_seconds(priced.high_s)}",
         ),
         ("basis", f"{priced.basis}; band: {priced.band_source}"),
         ("rate", per_s),
@@ -95,7 +106,7 @@ def _memory(answer: Answer) -> Table:
     return grid
 
 
-def _ops(answer: Answer) -> Iterator[Group]:
+def _ops(answer: Answer) -> Iterator[Table]:
     ops = answer.estimate.ops
     total_s = sum(op.seconds * op.share * op.layers for op in ops)
     segments: dict[str, list[OpRow]] = defaultdict(list)
@@ -104,10 +115,9 @@ def _ops(answer: Answer) -> Iterator[Group]:
     for name, own in segments.items():
         layers = own[0].layers
         spent = sum(op.seconds * op.share * op.layers for op in own)
-        title = (
-            f"{name}, x {layers}: {format_seconds(spent)}, {spent / total_s:.1%} of all operations one after another"
-        )
-        yield Group(_op_table(title, own, total_s))
+        share = f"{format_seconds(spent)}, {spent / total_s:.1%} of all operations one after another"
+        title = f"{segment_text(answer.problem.model, name)} x {layers}: {share}"
+        yield _op_table(title, own, total_s)
 
 
 def _op_table(title: str, ops: list[OpRow], total_s: float) -> Table:
@@ -168,13 +178,10 @@ def _beaten(beaten: Sequence[tuple[str, float]]) -> str:
     return ", ".join(listed) + (f", and {more} more" if more > 0 else "")
 
 
-def _flags(answer: Answer) -> Iterator[Text]:
+def _flags(answer: Answer) -> Iterator[list[str]]:
     for flags in launch_flags(answer):
-        text = Text(f"{flags.engine}: ", style="bold")
-        text.append(flags.command or "cannot run this deployment", style="not bold")
-        for note in flags.notes:
-            text.append(f"\n  {note}", style="not bold")
-        yield text
+        first = flags.command or f"{flags.engine} cannot run this deployment:"
+        yield [first, *(f"  {note}" for note in flags.notes)]
 
 
 def _notes(answer: Answer) -> Iterator[str]:

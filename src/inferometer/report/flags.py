@@ -54,7 +54,10 @@ def _vllm(answer: Answer) -> LaunchFlags:
         "--kv-cache-dtype": _kv(answer),
     }
     return LaunchFlags(
-        engine="vllm", command=_spelled("vllm serve MODEL", flags), servers=sizes.r, notes=_notes(answer, sizes)
+        engine="vllm",
+        command=_spelled(f"vllm serve {answer.served_name}", flags),
+        servers=sizes.r,
+        notes=_notes(answer, sizes),
     )
 
 
@@ -77,7 +80,7 @@ def _sglang(answer: Answer) -> LaunchFlags:
         "--mem-fraction-static": _memory_share(answer),
         "--kv-cache-dtype": _kv(answer),
     }
-    command = _spelled("python -m sglang.launch_server --model-path MODEL", flags)
+    command = _spelled(f"python -m sglang.launch_server --model-path {answer.served_name}", flags)
     return LaunchFlags(engine="sglang", command=command, servers=sizes.r, notes=_notes(answer, sizes))
 
 

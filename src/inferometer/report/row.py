@@ -28,7 +28,7 @@ def dumps(row: Mapping[str, Any]) -> str:
 
 def deployment_row(answer: Answer) -> dict[str, Any]:
     """Return the keys of DEPLOYMENT in `report.schema`, in that order."""
-    problem, priced, rates = answer.problem, answer.estimate, answer.rates
+    priced, rates = answer.estimate, answer.rates
     memory, sizes = priced.memory, priced.sizes
     asked = _asked(answer)
     row = {

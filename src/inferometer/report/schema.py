@@ -3,6 +3,8 @@
 Types: a name of JSON Schema, `?` after it for null, `[]` for a list of it, `{}` for an object of it.
 """
 
+import json
+from pathlib import Path
 from typing import Any, NamedTuple
 
 
@@ -174,6 +176,17 @@ OBJECTS = {
 """Object -> its keys, in order."""
 
 
+PRINTED = ("deployment", "explain", "chip", "model", "params")
+"""Objects that are printed, one a line; their schemas are shipped in `report/schemas`."""
+
+FOLDER = Path(__file__).with_name("schemas")
+
+
+def schema_text(name: str) -> str:
+    """Return the shipped text of a schema."""
+    return json.dumps(json_schema(name), indent=1) + "\n"
+
+
 def json_schema(name: str) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of one object of OBJECTS.
 
@@ -206,3 +219,9 @@ def _type(spelled: str) -> dict[str, Any]:
     if spelled.endswith("?"):
         return {"type": [spelled[:-1], "null"]}
     return _object(spelled) if spelled in OBJECTS else {"type": spelled}
+
+
+if __name__ == "__main__":
+    # python -m inferometer.report.schema writes the shipped files again.
+    for printed in PRINTED:
+        (FOLDER / f"{printed}.schema.json").write_text(schema_text(printed), encoding="utf-8")

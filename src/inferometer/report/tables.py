@@ -4,19 +4,36 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from inferometer.report.answer import Answer, Ranking
-from inferometer.report.text import count, machine_text, params, price_text, sizes_text
+from inferometer.report.text import count, machine_text, price_text, sizes_text
 
 GIB = 2.0**30
 
 
-def stdout_console() -> Console:
-    """Return a console on stdout: no markup in data, no colour guesses about numbers."""
-    return Console(markup=False, highlight=False, emoji=False, soft_wrap=False)
+class Page(Console):
+    """A console on stdout: no markup in data, no colour guesses about numbers, no blanks at the ends of lines."""
+
+    def __init__(self, width: int | None = None) -> None:
+        """Take the terminal's width, or COLUMNS."""
+        super().__init__(markup=False, highlight=False, emoji=False, width=width)
+
+    def show(self, *parts: RenderableType) -> None:
+        """Print parts one below the other; nothing is an empty line."""
+        for part in parts or ("",):
+            if self.is_terminal:
+                self.print(part)
+                continue
+            with self.capture() as taken:
+                self.print(part)
+            self.file.write("".join(f"{line.rstrip()}\n" for line in taken.get().splitlines()))
+
+    def copyable(self, line: str) -> None:
+        """Print a line that is never broken."""
+        self.print(line, soft_wrap=True)
 
 
 def table(columns: Sequence[str], *, title: str | None = None) -> Table:
@@ -42,7 +59,7 @@ def ranking_table(ranking: Ranking) -> Table:
     first = ranking.answers[0]
     decode = first.problem.workload.phase == "decode"
     several = len(ranking.results) > 1
-    heads = ["#", *(["<machine"] if several else []), "<sharding", "batch", "tok/s\n/chip"]
+    heads = ["#", *(["<chip"] if several else []), "<sharding", "batch", "tok/s\n/chip"]
     heads += ["tok/s\n/user", "TPOT\nms"] if decode else ["TTFT\nms"]
     heads += ["$ per M\noutput" if decode else "$ per M\nprompt", "memory\nGiB", "<bound"]
     grid = table(heads)
@@ -54,7 +71,7 @@ def ranking_table(ranking: Ranking) -> Table:
 def _ranked(answer: Answer, *, several: bool) -> list[str]:
     priced, rates = answer.estimate, answer.rates
     machine = answer.problem.machine
-    cells = [f"{machine.chip.id} {machine.label}"] if several else []
+    cells = [machine.chip.id] if several else []
     cells += [sizes_text(priced.sizes), f"{priced.batch:,}", count(rates.tok_per_s_per_chip)]
     if rates.tok_per_s_per_user is not None:
         cells.append(count(rates.tok_per_s_per_user))
@@ -77,10 +94,8 @@ def question_lines(ranking: Ranking) -> list[str]:
         seen.setdefault(machine_text(answer.problem), price_text(answer))
     any_answer = (*ranking.answers, *ranking.nearest)[0]
     problem = any_answer.problem
-    lines = [
-        f"{problem.model.name}, {problem.workload.phase}, engine {problem.engine.id}, backend {problem.backend.name}"
-    ]
-    return lines + [f"{machine}: {price}" for machine, price in seen.items()]
+    lines = [f"{machine}: {price}" for machine, price in seen.items()]
+    return [f"{problem.model.name}, {problem.workload.phase}", *lines]
 
 
 def lost_text(ranking: Ranking) -> str:
@@ -113,19 +128,18 @@ def chips_table(rows: Iterable[dict[str, Any]], *, model: str | None) -> Table:
 
 def models_table(rows: Iterable[dict[str, Any]]) -> Table:
     """Return model presets, one a line."""
-    grid = table(
-        ["<model", "params", "active", "layers", "<attention", "<experts", "weights\nGiB", "KV\nKiB/tok", "context"]
-    )
+    heads = ["<model", "params\n1e9", "active\n1e9", "layers", "<attention", "<experts", "weights\nGiB", "KV\nKiB/tok"]
+    grid = table([*heads, "context\ntok"])
     for row in rows:
         grid.add_row(
             row["model"],
-            params(row["total_params"]),
-            params(row["active_params"]),
+            count(row["total_params"] / 1e9),
+            count(row["active_params"] / 1e9),
             str(row["layers"]),
             row["attention"],
             row["ffn"].replace(", dense", "").replace("dense", "-"),
-            f"{row['checkpoint_bytes'] / GIB:,.1f}",
-            f"{row['kv_bytes_per_token'] / 1024:,.1f}",
+            count(row["checkpoint_bytes"] / GIB),
+            count(row["kv_bytes_per_token"] / 1024),
             f"{row['max_context']:,}",
         )
     return grid
@@ -145,6 +159,23 @@ def params_table(row: dict[str, Any]) -> Table:
     if row["mtp_params"]:
         grid.add_row("MTP, not in the total", f"{row['mtp_params']:,}", "")
     return grid
+
+
+def validation_tables(summary: dict[str, Any]) -> list[Table]:
+    """Return how far predictions lie from measurements, by group and by metric."""
+    heads = ["points", "median\n|error|", "p90\n|error|", "bias", "in band"]
+    groups = table(["<group", *heads])
+    for row in summary["by_group"]:
+        groups.add_row(row["group"], *_errors(row))
+    metrics = table(["<group", "<metric", *heads])
+    for row in summary["by_metric"]:
+        metrics.add_row(row["group"], row["metric"], *_errors(row))
+    return [groups, metrics]
+
+
+def _errors(row: dict[str, Any]) -> list[str]:
+    names = ("median_error", "p90_error", "bias", "within_band")
+    return [f"{row['n']:,}", *("-" if row[name] is None else f"{row[name]:.0%}" for name in names)]
 
 
 def _or_dash(value: object) -> str:

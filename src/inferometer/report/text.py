@@ -2,6 +2,7 @@
 
 import math
 
+from inferometer.blocks.model import layer_kinds
 from inferometer.estimate.step import Problem
 from inferometer.report.answer import Answer
 from inferometer.report.row import placement_table
@@ -29,24 +30,13 @@ def count(value: float) -> str:
     return f"{value:,.{min(max(0, 2 - whole), 3)}f}" if abs(value) >= 1 else f"{value:.3f}"
 
 
-def params(value: float) -> str:
-    """Return a parameter count.
-
-    >>> params(671_026_419_200), params(8_030_261_248), params(134_515_008)
-    ('671.0 B', '8.03 B', '134.5 M')
-    """
-    if value >= 1e9:
-        return f"{value / 1e9:,.2f} B" if value < 1e10 else f"{value / 1e9:,.1f} B"
-    return f"{value / 1e6:,.1f} M"
-
-
 def sizes_text(sizes: Sizes) -> str:
     """Return role sizes above 1 as read in a table; a single chip has none.
 
     >>> sizes_text(Sizes(dpa=8, tp=2, ep=16, dcp=2))
-    'DPA 8  TP 2  EP 16  DCP 2'
+    'DPA8 TP2 EP16 DCP2'
     """
-    return "  ".join(f"{role.upper()} {getattr(sizes, role)}" for role in ROLES if getattr(sizes, role) > 1) or "1 chip"
+    return " ".join(f"{role.upper()}{getattr(sizes, role)}" for role in ROLES if getattr(sizes, role) > 1) or "1 chip"
 
 
 def sizes_flag(sizes: Sizes) -> str:
@@ -119,3 +109,14 @@ def ffn_text(model: ModelSpec) -> str:
         if kind not in kinds:
             kinds.append(kind)
     return ", ".join(sorted(kinds, key=lambda kind: kind == "dense"))
+
+
+def segment_text(model: ModelSpec, segment: str) -> str:
+    """Return what a segment is: `layer-1` with its mixer and feed-forward; the ends say it themselves."""
+    kind, _, index = segment.partition("-")
+    if kind != "layer":
+        return segment
+    layer = layer_kinds(model)[int(index)]
+    mixer, ffn = model.mixers[layer.mixer], model.ffns[layer.ffn]
+    attention = "MLA" if isinstance(mixer, Mla) else _grouped(mixer)
+    return f"{segment} ({attention}, {'MoE' if isinstance(ffn, Moe) else 'dense'})"

@@ -1,0 +1,101 @@
+"""The option table is a contract: a spelling changes here first."""
+
+import pytest
+from cli.command import inferometer
+
+from inferometer.cli.options import VERBS, Options, flags, spelled
+
+TABLE = {
+    "for_model": "--model",
+    "quant": "--quant",
+    "kv_cache_dtype": "--kv-cache-dtype",
+    "batch_size": "--batch-size --batch",
+    "isl": "--isl --prefill-len",
+    "osl": "--osl --gen-len",
+    "context": "--context --context-len",
+    "phase": "--phase",
+    "sizes": "--sizes",
+    "placement": "--placement",
+    "tensor_parallel_size": "--tensor-parallel-size -tp",
+    "pipeline_parallel_size": "--pipeline-parallel-size -pp",
+    "data_parallel_size": "--data-parallel-size -dp",
+    "enable_expert_parallel": "--enable-expert-parallel",
+    "expert_parallel_size": "--expert-parallel-size -ep",
+    "decode_context_parallel_size": "--decode-context-parallel-size -dcp",
+    "gpu_memory_utilization": "--gpu-memory-utilization --mem-fraction",
+    "reserve_bytes": "--reserve-bytes",
+    "engine": "--engine",
+    "backend": "--backend",
+    "scheduler": "--scheduler",
+    "overlap": "--overlap",
+    "usd_per_chip_hour": "--usd-per-chip-hour",
+    "provider": "--provider",
+    "region": "--region",
+    "tier": "--tier",
+    "slo": "--slo",
+    "by": "--by",
+    "per_dollar": "--per-dollar",
+    "top": "--top",
+    "points": "--points",
+    "measured_class": "--class",
+    "progress": "--progress",
+    "json": "--json",
+    "table": "--table",
+}
+WORK = "quant kv_cache_dtype batch_size isl osl context phase"
+SHARDING = (
+    "sizes tensor_parallel_size pipeline_parallel_size data_parallel_size expert_parallel_size"
+    " decode_context_parallel_size enable_expert_parallel"
+)
+MEMORY = "gpu_memory_utilization reserve_bytes"
+PRICE = "usd_per_chip_hour provider region tier"
+DEPLOYMENT = f"model chip machine {WORK} {SHARDING} {MEMORY} engine backend scheduler overlap {PRICE} slo"
+TAKEN = {
+    "search": f"{DEPLOYMENT} by per_dollar top progress json table",
+    "top": f"{DEPLOYMENT} by per_dollar top progress json table",
+    "explain": f"{DEPLOYMENT} placement json table",
+    "params": "model quant json table",
+    "models": "json table",
+    "chips": f"for_model quant {MEMORY} {PRICE} json table",
+    "validate": "backend points measured_class json table",
+}
+
+
+def test_spellings_are_frozen():
+    fields = [field for field in Options.__dataclass_fields__ if field not in ("model", "chip", "machine")]
+    assert {field: " ".join(flags(field)) for field in fields} == TABLE
+
+
+def test_what_verbs_take_is_frozen():
+    assert {verb: " ".join(fields) for verb, fields in VERBS.items()} == TAKEN
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_lists_every_spelling(verb):
+    done = inferometer(verb, "--help")
+    assert done.status == 0
+    for field in VERBS[verb]:
+        assert all(flag in done.out for flag in flags(field)), field
+
+
+def test_a_command_is_spelled_as_it_is_read():
+    options = Options(model="a b", chip="h200", machine="8x2", batch_size=4, enable_expert_parallel=True)
+    assert spelled("explain", options) == "inferometer explain 'a b' h200 8x2 --batch-size 4 --enable-expert-parallel"
+
+
+@pytest.mark.parametrize(
+    ("alias", "plain"),
+    [
+        (("--batch", "4"), ("--batch-size", "4")),
+        (("--prefill-len", "100", "--gen-len", "10"), ("--isl", "100", "--osl", "10")),
+        (("--context-len", "100"), ("--context", "100")),
+        (("--mem-fraction", "0.8"), ("--gpu-memory-utilization", "0.8")),
+        (("-tp", "2"), ("--tensor-parallel-size", "2")),
+        (("-tp", "1", "-pp", "2"), ("--tensor-parallel-size", "1", "--pipeline-parallel-size", "2")),
+        (("-tp", "2", "-dcp", "2"), ("--tensor-parallel-size=2", "--decode-context-parallel-size=2")),
+        (("-tp", "1", "-dp", "2"), ("--sizes", "TP=1,R=2")),
+    ],
+)
+def test_aliases_ask_the_same(alias, plain):
+    base = ("explain", "llama-3.1-8b", "h100", "2x1", "--json")
+    assert inferometer(*base, *alias).rows == inferometer(*base, *plain).rows

@@ -1,0 +1,152 @@
+"""What --json prints: frozen keys, valid against the shipped schema, the same from search and from explain."""
+
+import json
+
+import pytest
+from cli.command import inferometer
+
+from inferometer import __version__
+from inferometer.report.schema import FOLDER, OBJECTS, PRINTED, schema_text
+
+DEPLOYMENT = (
+    "version id model chip machine n_chips engine backend scheduler phase workload feasible reasons sizes placement"
+    " choices batch step_s tpot_s ttft_s tok_per_s tok_per_s_per_chip tok_per_s_per_user bound busy_s mfu mbu"
+    " weights_bytes_per_chip kv_bytes_per_sequence_per_chip state_bytes_per_sequence_per_chip resident_sequences"
+    " usd_per_hour usd_per_mtok_output decode_only_usd_per_mtok_output price_source low high basis diagnostics"
+)
+KEYS = {
+    "deployment": DEPLOYMENT,
+    "explain": f"{DEPLOYMENT} ops flags",
+    "chip": "chip name vendor memory_bytes memory_bytes_per_s peak_flops_per_s tdp_w default_machine usd_per_chip_hour"
+    " price_source assumed least_chips",
+    "model": "model architecture total_params active_params layers attention ffn checkpoint_bytes kv_bytes_per_token"
+    " max_context source",
+    "params": "model total_params active_params active_params_one_table mtp_params by_kind checkpoint_bytes"
+    " unknown_keys assumed",
+    "sizes": "r pp dpa tp ep etp dcp",
+    "workload": "isl osl context kv_cache_dtype reserve_bytes overlap assumed",
+    "busy": "compute memory network overhead",
+    "op": "name kind segment layers share shapes dtype flops bytes seconds bound plan plans_beaten",
+    "flags": "engine command servers notes",
+    "diagnostic": "name text",
+}
+TYPES = {
+    "object": dict,
+    "array": list,
+    "string": str,
+    "boolean": bool,
+    "integer": int,
+    "number": (int, float),
+    "null": type(None),
+}
+
+
+def check(value, schema, where="row"):
+    """Check `value` against the part of JSON Schema that ours uses."""
+    names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    fits = any(isinstance(value, TYPES[name]) for name in names)
+    assert fits, (where, value, names)
+    assert not isinstance(value, bool) or "boolean" in names, (where, value)
+    if isinstance(value, list):
+        for item in value:
+            check(item, schema["items"], f"{where}[]")
+    elif isinstance(value, dict):
+        known = schema.get("properties")
+        assert known is None or list(value) == schema["required"], (where, list(value))
+        for key, inner in value.items():
+            check(inner, known[key] if known else schema["additionalProperties"], f"{where}.{key}")
+
+
+def schema(name):
+    return json.loads((FOLDER / f"{name}.schema.json").read_text(encoding="utf-8"))
+
+
+def test_keys_are_frozen():
+    assert {name: " ".join(field.name for field in fields) for name, fields in OBJECTS.items()} == KEYS
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_shipped_schemas_are_what_the_declaration_says(name):
+    text = (FOLDER / f"{name}.schema.json").read_text(encoding="utf-8")
+    assert text == schema_text(name), "python -m inferometer.report.schema"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("deployment", "search deepseek-v3 h200 8x2 --slo 20"),
+        ("deployment", "search deepseek-v3 h200,b200 8x2 --per-dollar --top 3"),
+        ("deployment", "search deepseek-v3 tpu-v7 4x4x4 --isl 1000 --osl 100 --top 3 --backend roofline"),
+        ("deployment", "top llama-3.1-70b b200 8x1 --phase prefill --top 3"),
+        ("deployment", "search llama-3.1-8b h100 --by ttft"),
+        ("explain", "explain deepseek-v3 gb200-nvl72 32x1 --sizes DPA=16,TP=2,EP=32 --batch 512"),
+        ("explain", "explain mixtral-8x7b h100 8x1 --engine vllm -tp 8 --scheduler serial"),
+        ("explain", "explain llama-3.1-8b m2-ultra --quant int4-g128 --context 1"),
+        ("chip", "chips"),
+        ("chip", "chips --model deepseek-v3"),
+        ("model", "models"),
+        ("params", "params deepseek-v3"),
+    ],
+)
+def test_rows_are_valid(name, words):
+    done = inferometer(*words.split(), "--json")
+    assert done.status == 0, done.err
+    assert done.rows
+    assert not done.err
+    for row in done.rows:
+        check(row, schema(name))
+
+
+def test_an_infeasible_deployment_is_a_valid_row_too():
+    done = inferometer("search", "llama-3.1-405b", "h100", "2x1", "--json")
+    assert done.status == 1
+    (row,) = done.rows
+    check(row, schema("deployment"))
+    assert not row["feasible"]
+    assert row["reasons"]
+    assert "nearest" in done.err
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "deepseek-v3 h200 8x2 --slo 20",
+        "deepseek-v3 h100 8x8 --engine vllm --isl 2000",
+        "mixtral-8x7b tpu-v5p 2x2x2 --scheduler serial",
+        "llama-3.1-70b h100 8x2 --kv-cache-dtype fp8 --usd-per-chip-hour 2",
+        "qwen3-30b-a3b h100 8x1 --phase prefill",
+    ],
+)
+def test_explain_of_a_winner_is_its_row(question):
+    words = question.split()
+    for row in inferometer("search", *words, "--top", "3", "--json").rows:
+        sizes = ",".join(f"{role.upper()}={size}" for role, size in row["sizes"].items())
+        again = inferometer("explain", *words, "--sizes", sizes, "--batch", str(row["batch"]), "--json")
+        assert again.status == 0, again.err
+        (explained,) = again.rows
+        del explained["ops"], explained["flags"]
+        assert explained == row
+
+
+def test_a_row_s_own_placement_gives_the_row():
+    base = ("explain", "deepseek-v3", "h200", "8x2", "--sizes", "DPA=8,EP=16", "--batch", "256", "--json")
+    (row,) = inferometer(*base).rows
+    places = (
+        f"{role}=" + "+".join(f"{axis}:{factor}" for axis, factor in spans.items())
+        for role, spans in row["placement"].items()
+        if spans
+    )
+    assert inferometer(*base, "--placement", ",".join(places)).rows == [row]
+
+
+def test_saying_a_default_aloud_is_the_same_question():
+    base = ("explain", "llama-3.1-8b", "h100", "--json")
+    (silent,), (said,) = inferometer(*base).rows, inferometer(*base, "--isl", "8192", "--engine", "ideal").rows
+    assert set(silent["workload"]["assumed"]) - set(said["workload"]["assumed"]) == {"isl", "engine"}
+    del silent["workload"], said["workload"]
+    assert silent == said
+
+
+def test_rows_say_the_version():
+    assert inferometer("explain", "llama-3.1-8b", "h100", "--json").rows[0]["version"] == __version__
+    assert inferometer("--version").out == f"inferometer {__version__}\n"
