@@ -147,7 +147,7 @@ class Lowering:
     def _reshard(self, tree: Tree, element_bytes: float) -> Choice:
         key = (id(tree), element_bytes)
         if key not in self._reshards:
-            plans = []
+            plans: list[Plan] = []
             for step, rest in tree:
                 after = (self._reshard(rest, element_bytes),) if rest else ()
                 nodes = (self._step(step, element_bytes), *after) if step else ()

@@ -50,4 +50,6 @@ class SearchResult:
     """Sharding x batch rows priced."""
     candidates: int
     """Sharding x placement x batch candidates whose step time was formed and compared."""
+    workers: int
+    """Processes that priced."""
     seconds: float

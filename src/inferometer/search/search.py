@@ -10,7 +10,8 @@ Letters: m shardings, G batches, P placements, B sequences of a DPA rank.
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,10 +22,24 @@ from inferometer.estimate.legality import Rule
 from inferometer.estimate.pricer import PLACED
 from inferometer.estimate.step import Problem, StepModel
 from inferometer.graph.ops import Column, Mask
-from inferometer.search.grid import blocks
+from inferometer.search.grid import batches_each, blocks
 from inferometer.search.result import Found, Progress, SearchResult, Slo
+from inferometer.search.share import can_share, start
 
 OBJECTIVES = ("tok_per_s_per_chip", "tok_per_s", "tok_per_s_per_user", "ttft")
+
+
+WORTH_SHARING = 200_000
+"""Candidates from which a second process pays for its start."""
+
+
+class Part(NamedTuple):
+    """What a second process found: shardings, their columns of `Best`, rows and candidates priced."""
+
+    sharding: Index
+    columns: dict[str, Column]
+    rows: int
+    candidates: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,6 +55,10 @@ class Best:
     fastest_s: Column
     """Least step time of any batch."""
 
+    def at(self, sharding: Index) -> dict[str, Column]:
+        """Return the columns of some shardings."""
+        return {field.name: getattr(self, field.name)[sharding] for field in fields(self)}
+
 
 @dataclass(slots=True)
 class Search:
@@ -54,6 +73,24 @@ class Search:
     best: Best
     rows: int = 0
     candidates: int = 0
+
+    def join(self, part: Part) -> None:
+        """Take over what a second process found; its counts start from none, as ours did."""
+        for name, column in part.columns.items():
+            getattr(self.best, name)[part.sharding] = column
+        self.rows += part.rows
+        self.candidates += part.candidates
+
+    def progress(self, done: int, total: int) -> Progress:
+        """Return how far the search has come."""
+        best = float(self.best.score.max())
+        return Progress(
+            machine=f"{self.problem.machine.chip.id} {self.problem.machine.label}",
+            candidates=self.candidates,
+            shardings_done=done,
+            shardings=total,
+            best=best if np.isfinite(best) else float("nan"),
+        )
 
     def in_flight(self, sharding: int) -> int:
         """Return the sequences in flight over the deployment at a sharding's best batch."""
@@ -172,7 +209,7 @@ def search(
     if (legal & (most < 1)).any():
         lost["does-not-fit"] = int((legal & (most < 1)).sum())
     under_way = _start(problem, space, slo=slo, by=by, batch=batch)
-    _price_all(under_way, most, progress)
+    workers = _price_all(under_way, most, progress)
     if slo is not None and batch is None:
         under_way.refine(top)
     missed = int(((most >= 1) & ~np.isfinite(under_way.best.score)).sum())
@@ -187,6 +224,7 @@ def search(
         lost=lost,
         rows=under_way.rows,
         candidates=under_way.candidates,
+        workers=workers,
         seconds=time.perf_counter() - started,
     )
 
@@ -238,25 +276,43 @@ def _start(problem: Problem, space: Candidates, *, slo: Slo | None, by: str, bat
     )
 
 
-def _price_all(under_way: Search, most: Column, progress: Callable[[Progress], None] | None) -> None:
-    total, done = int((most >= 1).sum()), 0
+def _price_all(under_way: Search, most: Column, progress: Callable[[Progress], None] | None) -> int:
+    """Price every block; return the processes that did it. Every second block goes to a second process if it pays."""
+    placements = under_way.space.placements
+    ways = np.diff(placements.start)[most >= 1]
+    shared = int((ways * batches_each(len(ways))).sum()) >= WORTH_SHARING and can_share()
+    if not shared:
+        _price_part(under_way, most, 0, 1, progress)
+        return 1
+    wait = start(lambda: _price_part(under_way, most, 1, 2, None))
+    _price_part(under_way, most, 0, 2, progress)
+    theirs: Part | None = wait()
+    if theirs is None:
+        _price_part(under_way, most, 1, 2, progress)
+        return 1
+    under_way.join(theirs)
+    return 2
+
+
+def _price_part(
+    under_way: Search, most: Column, part: int, parts: int, progress: Callable[[Progress], None] | None
+) -> Part:
+    """Price every `parts`-th block from `part` on, and return what that added."""
     shardings = under_way.space.shardings
     kinds = (shardings.stage_counts > 0).sum(axis=0)
     alike = 4 * kinds + 2 * (shardings.sizes["dpa"] > 1) + (shardings.sizes["etp"] > 1)
-    for block in blocks(most, under_way.space.placements, alike, fixed=under_way.batch is not None):
+    total, done = int((most >= 1).sum()), 0
+    taken: list[Index] = []
+    for number, block in enumerate(blocks(most, under_way.space.placements, alike, fixed=under_way.batch is not None)):
+        if number % parts != part:
+            continue
         under_way.take(block)
+        taken.append(block.sharding)
         done += len(block.sharding)
         if progress is not None:
-            best = float(under_way.best.score.max())
-            progress(
-                Progress(
-                    machine=f"{under_way.problem.machine.chip.id} {under_way.problem.machine.label}",
-                    candidates=under_way.candidates,
-                    shardings_done=done,
-                    shardings=total,
-                    best=best if np.isfinite(best) else float("nan"),
-                )
-            )
+            progress(under_way.progress(min(done * parts, total), total))
+    at = np.concatenate(taken) if taken else np.zeros(0, dtype=np.intp)
+    return Part(at, under_way.best.at(at), under_way.rows, under_way.candidates)
 
 
 def _winners(under_way: Search, top: int) -> tuple[Found, ...]:
