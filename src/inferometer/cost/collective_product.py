@@ -83,10 +83,11 @@ def _named(kind: str, leg: Leg, only: Only) -> tuple[Line, ...]:
 
 def _first_blocks(legs: Legs, only: Only) -> Iterator[tuple[Legs, Legs]]:
     """Every choice of what goes first (one axis, or ring and line axes at once), and the rest."""
-    torus = [x for x in legs if x.geometry in ("ring", "line")] if _allowed("torus", only) else []
+    every = range(len(legs))
+    torus = [i for i in every if legs[i].geometry in ("ring", "line")] if _allowed("torus", only) else []
     for size in range(1, len(legs) + 1):
-        for block in combinations(legs if size == 1 else torus, size):
-            yield block, tuple(x for x in legs if x not in block)
+        for first in combinations(every if size == 1 else torus, size):
+            yield tuple(legs[i] for i in first), tuple(legs[i] for i in every if i not in first)
 
 
 @lru_cache(maxsize=1 << 16)
