@@ -15,7 +15,7 @@ from inferometer.estimate.estimate import IDEAL, make_problem
 from inferometer.estimate.legality import legal_mask
 from inferometer.estimate.space import enumerate_space
 from inferometer.estimate.step import Problem
-from inferometer.specs.deployment import Deployment, Sizes, Workload
+from inferometer.specs.deployment import Sizes, Workload
 from inferometer.specs.hardware import Axis, ChipSpec, Fabric, Machine
 from inferometer.specs.model import Attention, Ffn, Layer, Mla, ModelSpec, Moe
 
@@ -93,13 +93,15 @@ def moes(draw):
 
 @st.composite
 def models(draw, *, moe=None):
-    """A decoder of one to eight layers over a few blocks; `moe` asks for routed experts, or for none."""
+    """A decoder of one to eight layers that use every block; `moe` asks for routed experts, or for none."""
     with_moe = draw(st.booleans()) if moe is None else moe
     mixers = tuple(draw(st.lists(st.one_of(attentions(), mlas()), min_size=1, max_size=2)))
     blocks = draw(st.lists(ffns(), min_size=0 if with_moe else 1, max_size=1))
     if with_moe:
         blocks.append(draw(moes()))
+    every = [Layer(mixer=i % len(mixers), ffn=i % len(blocks)) for i in range(max(len(mixers), len(blocks)))]
     kinds = st.builds(Layer, mixer=st.integers(0, len(mixers) - 1), ffn=st.integers(0, len(blocks) - 1))
+    more = draw(st.lists(kinds, max_size=6))
     return ModelSpec(
         name="made-up",
         architecture="made-up",
@@ -108,7 +110,7 @@ def models(draw, *, moe=None):
         max_context=1 << 17,
         mixers=mixers,
         ffns=tuple(blocks),
-        layers=tuple(draw(st.lists(kinds, min_size=1, max_size=8))),
+        layers=(*every, *more),
         tied=draw(st.booleans()),
         dtype="bf16",
         head_format=draw(st.sampled_from((None, "fp8"))),
@@ -183,9 +185,10 @@ class Case(NamedTuple):
     legal: np.ndarray
     """Indices of the legal shardings."""
 
-    def deployment(self, index, batch) -> Deployment:
-        """Return one legal sharding as a deployment, its cheapest placement left to be found."""
-        return Deployment(sizes=self.sizes(index), batch=batch)
+    def __repr__(self) -> str:
+        """Say what was drawn, without the columns made of it."""
+        at = self.problem
+        return f"Case({at.model}, {at.machine}, {at.workload}, {at.scheduler.name})"
 
     def sizes(self, index) -> Sizes:
         """Return the sizes of a legal sharding; the index is taken modulo their number."""
