@@ -9,12 +9,12 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from inferometer.version import __version__
+
 if TYPE_CHECKING:
     # ruff wants these at run time since __all__ names them; the properties below provide them lazily.
     from inferometer.api import estimate, load_machine, load_model, search  # noqa: TC004
     from inferometer.errors import InferometerError  # noqa: TC004
-
-__version__ = "0.1.0"
 
 __all__ = ["InferometerError", "__version__", "estimate", "load_machine", "load_model", "search"]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Unpack
 
 from inferometer.api.limits import parse_slo
@@ -15,7 +16,7 @@ from inferometer.estimate.estimate import estimate as estimate_one
 from inferometer.estimate.result import Diagnostic, Estimate
 from inferometer.estimate.step import Problem
 from inferometer.report.answer import Answer, Ranking
-from inferometer.search.result import Progress, Slo
+from inferometer.search.result import Found, Progress, SearchResult, Slo
 from inferometer.search.search import search as search_one
 from inferometer.specs.deployment import ROLES, Deployment, Placement, Sizes
 from inferometer.specs.hardware import Machine
@@ -70,7 +71,8 @@ def estimate(
     filled = fill_sizes(given, where.fabric.n_chips, moe=is_moe(spec))
     place = parse_placement(placement, where.fabric) if isinstance(placement, str) else placement
     priced = estimate_one(problem, Deployment(sizes=filled, placement=place, batch=batch))
-    return _answer(problem, _held_to(priced, _slo(slo, terms)), terms, settings)
+    held = _held_to(priced, _slo(slo, terms))
+    return _answer(Found(problem=problem, estimate=held, score=0.0), terms, settings)
 
 
 def search(
@@ -105,21 +107,38 @@ def search(
     _check_order(by, terms, per_dollar=per_dollar)
     spec = _model(model, settings)
     given = _roles(sizes)
-    listed = [machines] if isinstance(machines, Machine | str) else list(machines)
     limits = _slo(slo, terms)
-    found: list[tuple[float, Answer]] = []
-    nearest, results = [], []
+    listed = [machines] if isinstance(machines, Machine | str) else machines
+    results = []
     for where in [_machine(one, chips_of(given)) for one in listed]:
         problem = terms.problem(spec, where)
-        result = search_one(problem, fixed=given, batch=batch, slo=limits, by=by, top=top, progress=progress)
-        results.append(result)
-        answers = [(one.score, _answer(one.problem, one.estimate, terms, settings)) for one in result.found]
-        found += [(_per_dollar(answer) if per_dollar else score, answer) for score, answer in answers]
-        if result.nearest is not None:
-            nearest.append(_answer(result.nearest.problem, result.nearest.estimate, terms, settings))
+        results.append(
+            search_one(problem, fixed=given, batch=batch, slo=limits, by=by, top=top, progress=progress),
+        )
+    answer = partial(_answer, terms=terms, settings=settings)
+    return _ranking(results, answer, by=by, per_dollar=per_dollar, top=top)
+
+
+def _ranking(
+    results: Sequence[SearchResult], answer: Callable[[Found], Answer], *, by: str, per_dollar: bool, top: int
+) -> Ranking:
+    """Return what the machines' searches found, as one ranking."""
+    found: list[tuple[float, Answer]] = []
+    best = []
+    for result in results:
+        answers = [answer(one) for one in result.found]
+        scores = [_per_dollar(a) if per_dollar else one.score for one, a in zip(result.found, answers, strict=True)]
+        found += zip(scores, answers, strict=True)
+        best += answers[:1]
     found.sort(key=lambda pair: -pair[0])
-    answers_only = tuple(answer for _, answer in found[:top])
-    return Ranking(answers=answers_only, nearest=tuple(nearest), results=tuple(results), by=by, per_dollar=per_dollar)
+    return Ranking(
+        answers=tuple(one for _, one in found[:top]),
+        best=tuple(best),
+        nearest=tuple(answer(result.nearest) for result in results if result.nearest is not None),
+        results=tuple(results),
+        by=by,
+        per_dollar=per_dollar,
+    )
 
 
 def _check_order(by: str, terms: Terms, *, per_dollar: bool) -> None:
@@ -155,12 +174,13 @@ def _slo(slo: Slo | str | float | None, terms: Terms) -> Slo | None:
     return slo if slo is None or isinstance(slo, Slo) else parse_slo(str(slo), terms.workload.phase)
 
 
-def _answer(problem: Problem, priced: Estimate, terms: Terms, settings: Settings) -> Answer:
+def _answer(found: Found, terms: Terms, settings: Settings) -> Answer:
+    problem = found.problem
     kept = {} if settings.get("kv_cache_dtype") else {"kv_cache_dtype": problem.model.kv_format}
     usd_per_chip_hour, source = terms.price(problem.machine.chip.id)
     return Answer(
         problem=problem,
-        estimate=_noted(problem, priced),
+        estimate=_noted(problem, found.estimate),
         usd_per_chip_hour=usd_per_chip_hour,
         price_source=source,
         assumed=terms.assumed | kept,

@@ -23,7 +23,8 @@ def models(options: Options) -> None:
         return
     from inferometer.report.tables import Page, models_table
 
-    Page().show(models_table(rows))
+    page = Page()
+    page.show(models_table(rows, width=page.width))
 
 
 def chips(options: Options) -> None:
@@ -45,7 +46,7 @@ def chips(options: Options) -> None:
     from inferometer.report.tables import Page, chips_table
 
     page = Page()
-    page.show(chips_table(rows, model=options.for_model))
+    page.show(chips_table(rows, model=options.for_model, width=page.width))
     if options.for_model is not None:
         share = terms.assumed.get("reserve", "as given")
         page.show()

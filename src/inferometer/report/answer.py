@@ -40,6 +40,8 @@ class Ranking:
     """What a search over one or more machines found, best first."""
 
     answers: tuple[Answer, ...]
+    best: tuple[Answer, ...]
+    """Of each machine where something is feasible, the best."""
     nearest: tuple[Answer, ...]
     """Where nothing is feasible: of each machine, the deployment that misses by least."""
     results: tuple[SearchResult, ...]

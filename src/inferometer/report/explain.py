@@ -154,7 +154,8 @@ def _merged(ops: list[OpRow]) -> Iterator[tuple[str, list[OpRow]]]:
             end += 1
         op = ops[index]
         dtype = f" {op.dtype}" if op.flops else ""
-        how = f" [{op.plan}]" if op.network_s and op.plan != "direct" else ""
+        plan = op.plan.removeprefix("hierarchical(").removesuffix(")") if "@" in op.plan else op.plan
+        how = f" [{plan}]" if op.network_s and plan != "direct" else ""
         yield f"{op.name}{dtype}{how}", ops[index:end]
         index = end
 

@@ -7,11 +7,11 @@ from dataclasses import asdict
 from hashlib import blake2b
 from typing import Any
 
-import inferometer
 from inferometer.estimate.result import ChoiceRow, OpRow
 from inferometer.report.answer import Answer
 from inferometer.report.flags import launch_flags
 from inferometer.specs.deployment import ROLES
+from inferometer.version import __version__
 
 LISTED_PLACES = ("tp", "dpa", "dcp", "pp", "ep", "etp")
 """Roles a placement lists; the stage and the replicas follow from them."""
@@ -32,7 +32,7 @@ def deployment_row(answer: Answer) -> dict[str, Any]:
     memory, sizes = priced.memory, priced.sizes
     asked = _asked(answer)
     row = {
-        "version": inferometer.__version__,
+        "version": __version__,
         "id": _identity(asked, answer),
         **asked,
         "feasible": priced.feasible,

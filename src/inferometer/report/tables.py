@@ -37,7 +37,7 @@ class Page(Console):
 
 
 def table(columns: Sequence[str], *, title: str | None = None) -> Table:
-    """Return an empty table. A column whose head starts with `<` holds text, the others numbers."""
+    """Return an empty table. Heads: `<` text, `|` text that never breaks, the others numbers."""
     grid = Table(
         box=box.SIMPLE_HEAD,
         title=None if title is None else Text(title, style="bold"),
@@ -49,6 +49,8 @@ def table(columns: Sequence[str], *, title: str | None = None) -> Table:
     for head in columns:
         if head.startswith("<"):
             grid.add_column(head[1:], justify="left", overflow="fold")
+        elif head.startswith("|"):
+            grid.add_column(head[1:], justify="left", no_wrap=True)
         else:
             grid.add_column(head, justify="right", no_wrap=True)
     return grid
@@ -59,7 +61,7 @@ def ranking_table(ranking: Ranking) -> Table:
     first = ranking.answers[0]
     decode = first.problem.workload.phase == "decode"
     several = len(ranking.results) > 1
-    heads = ["#", *(["<chip"] if several else []), "<sharding", "batch", "tok/s\n/chip"]
+    heads = ["#", *(["|chip"] if several else []), "<sharding", "batch", "tok/s\n/chip"]
     heads += ["tok/s\n/user", "TPOT\nms"] if decode else ["TTFT\nms"]
     heads += ["$ per M\noutput" if decode else "$ per M\nprompt", "memory\nGiB", "<bound"]
     grid = table(heads)
@@ -88,14 +90,13 @@ def _ranked(answer: Answer, *, several: bool) -> list[str]:
 
 
 def question_lines(ranking: Ranking) -> list[str]:
-    """Return what was asked: the model on its machines with their prices."""
-    seen: dict[str, str] = {}
-    for answer in (*ranking.answers, *ranking.nearest):
-        seen.setdefault(machine_text(answer.problem), price_text(answer))
-    any_answer = (*ranking.answers, *ranking.nearest)[0]
-    problem = any_answer.problem
-    lines = [f"{machine}: {price}" for machine, price in seen.items()]
-    return [f"{problem.model.name}, {problem.workload.phase}", *lines]
+    """Return what was asked: the model, and each machine with its price and, of several, its best."""
+    problem = (*ranking.best, *ranking.nearest)[0].problem
+    lines = [f"{problem.model.name}, {problem.workload.phase}"]
+    for best in ranking.best:
+        reached = f"; best {count(best.rates.tok_per_s_per_chip)} tok/s/chip" if len(ranking.results) > 1 else ""
+        lines.append(f"{machine_text(best.problem)}: {price_text(best)}{reached}")
+    return lines + [f"{machine_text(near.problem)}: nothing is feasible" for near in ranking.nearest]
 
 
 def lost_text(ranking: Ranking) -> str:
@@ -107,10 +108,15 @@ def lost_text(ranking: Ranking) -> str:
     )
 
 
-def chips_table(rows: Iterable[dict[str, Any]], *, model: str | None) -> Table:
+WIDE = 100
+"""Columns of a terminal from which tables show what is good to know too."""
+
+
+def chips_table(rows: Iterable[dict[str, Any]], *, model: str | None, width: int) -> Table:
     """Return chips, one a line; `model` adds the least number that holds its weights."""
-    heads = ["<chip", "memory\nGiB", "GB/s", "bf16\nTFLOP/s", "fp8\nTFLOP/s", "fp4\nTFLOP/s", "W", "$/h", "<machine"]
-    grid = table([*heads, *(["least\nchips"] if model else [])])
+    wide = width >= WIDE
+    heads = ["|chip", "memory\nGiB", "GB/s", "bf16\nTFLOP/s", "fp8\nTFLOP/s", "fp4\nTFLOP/s", "$/h"]
+    grid = table([*heads, *(["least\nchips"] if model else []), *(["W", "|machine"] if wide else [])])
     for row in rows:
         peaks = row["peak_flops_per_s"]
         cells = [
@@ -118,29 +124,29 @@ def chips_table(rows: Iterable[dict[str, Any]], *, model: str | None) -> Table:
             f"{row['memory_bytes'] / GIB:.1f}",
             f"{row['memory_bytes_per_s'] / 1e9:,.0f}",
             *(f"{peaks[kind] / 1e12:,.0f}" if kind in peaks else "-" for kind in ("bf16", "fp8", "fp4")),
-            "-" if row["tdp_w"] is None else f"{row['tdp_w']:.0f}",
             "-" if row["usd_per_chip_hour"] is None else f"{row['usd_per_chip_hour']:.2f}",
-            row["default_machine"],
+            *([_or_dash(row["least_chips"])] if model else []),
+            *(["-" if row["tdp_w"] is None else f"{row['tdp_w']:,.0f}", row["default_machine"]] if wide else []),
         ]
-        grid.add_row(*cells, *([_or_dash(row["least_chips"])] if model else []))
+        grid.add_row(*cells)
     return grid
 
 
-def models_table(rows: Iterable[dict[str, Any]]) -> Table:
+def models_table(rows: Iterable[dict[str, Any]], *, width: int) -> Table:
     """Return model presets, one a line."""
-    heads = ["<model", "params\n1e9", "active\n1e9", "layers", "<attention", "<experts", "weights\nGiB", "KV\nKiB/tok"]
-    grid = table([*heads, "context\ntok"])
+    wide = width >= WIDE
+    heads = ["<model", "params\n1e9", "active\n1e9", "weights\nGiB", "KV\nKiB/tok", "context\ntok", "|experts"]
+    grid = table([*heads, *(["layers", "|attention"] if wide else [])])
     for row in rows:
         grid.add_row(
             row["model"],
             count(row["total_params"] / 1e9),
             count(row["active_params"] / 1e9),
-            str(row["layers"]),
-            row["attention"],
-            row["ffn"].replace(", dense", "").replace("dense", "-"),
             count(row["checkpoint_bytes"] / GIB),
             count(row["kv_bytes_per_token"] / 1024),
             f"{row['max_context']:,}",
+            row["ffn"].replace(", dense", "").replace("dense", "-"),
+            *([str(row["layers"]), row["attention"]] if wide else []),
         )
     return grid
 
