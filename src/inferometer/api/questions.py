@@ -71,6 +71,10 @@ def estimate(
     filled = fill_sizes(given, where.fabric.n_chips, moe=is_moe(spec))
     place = parse_placement(placement, where.fabric) if isinstance(placement, str) else placement
     priced = estimate_one(problem, Deployment(sizes=filled, placement=place, batch=batch))
+    if not given:
+        terms.assumed["sizes"] = "filled by rule"
+    if batch is None:
+        terms.assumed["batch"] = "the most that fits"
     held = _held_to(priced, _slo(slo, terms))
     return _answer(Found(problem=problem, estimate=held, score=0.0), terms, settings)
 
