@@ -55,8 +55,7 @@ def estimate(
     settings
         See `Settings`: isl, osl, context, phase, engine, backend, scheduler, ...
 
-    Raises InferometerError, one line, for input that makes no sense. What does not fit or is illegal is an answer
-    with `estimate.reasons`.
+    Raises InferometerError for input that makes no sense. What does not fit or is illegal has `estimate.reasons`.
 
     >>> answer = estimate("llama-3.1-8b", "h100 1x1", batch=1, context=1)
     >>> answer.estimate.feasible, answer.estimate.bound
