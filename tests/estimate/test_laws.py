@@ -81,7 +81,7 @@ def test_overlapped_time_never_rises_when_a_rate_rises_and_no_choice_can_flip(ca
 def test_a_step_is_no_shorter_than_any_resource_is_busy_nor_than_any_op_takes(case, pick):
     got = priced(case, case.sizes(pick[0]), pick[1])
     assert all(got.step_s * CLOSE >= seconds for seconds in got.busy_s.values())
-    assert all(got.step_s * CLOSE >= op.seconds * op.share for op in got.ops)
+    assert all(got.step_s * CLOSE >= op.alone_s * op.share for op in got.ops)
 
 
 @some
@@ -90,7 +90,7 @@ def test_serial_takes_the_sum_of_the_ops_on_one_stage(case, pick):
     sizes = case.sizes(pick[0])
     if sizes.pp == 1:
         got = priced(case, sizes, pick[1], scheduler="serial")
-        summed = sum(op.seconds * op.share * op.layers for op in got.ops)
+        summed = sum(op.alone_s * op.share * op.layers for op in got.ops)
         assert got.step_s == pytest.approx(summed, rel=1e-9)
 
 
@@ -149,7 +149,7 @@ def test_naming_the_placement_found_gives_the_same_time(case, pick):
 @given(cases(), picks)
 def test_a_plan_taken_beats_those_listed_as_beaten(case, pick):
     for choice in priced(case, case.sizes(pick[0]), pick[1]).choices:
-        assert all(choice.seconds <= seconds for seconds in choice.beaten.values())
+        assert all(choice.alone_s <= seconds for seconds in choice.beaten_s.values())
 
 
 SPECS = st.one_of(models(), chips(), fabrics(), workloads())
