@@ -93,7 +93,7 @@ class _Reader:
             flops=self.value(node.flops),
             replication=self.value(node.replication),
             traffic_bytes={str(k): self.value(v) for k, v in node.traffic_bytes.items()},
-            seconds=self.value(busy.work_s) / share,
+            alone_s=self.value(busy.work_s) / share,
             compute_s=self.value(busy.compute_s) / share,
             memory_s=self.value(busy.memory_s) / share,
             network_s=0.0,
@@ -115,7 +115,7 @@ class _Reader:
             flops=0.0,
             replication=1.0,
             traffic_bytes={"message": self.value(node.message_bytes)},
-            seconds=seconds,
+            alone_s=seconds,
             compute_s=0.0,
             memory_s=0.0,
             network_s=seconds,
@@ -140,8 +140,8 @@ class _Reader:
                     name=node.name,
                     segment=segment,
                     plan=best.name,
-                    seconds=best.seconds,
-                    beaten={p.name: p.seconds for p in ranked[:MOST_PLANS]},
+                    alone_s=best.seconds,
+                    beaten_s={p.name: p.seconds for p in ranked[:MOST_PLANS]},
                 )
             )
         label = plan if node.name == "reshard" else f"{node.name}={taken.name}"

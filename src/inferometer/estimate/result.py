@@ -21,7 +21,7 @@ class OpRow:
     replication: float
     traffic_bytes: dict[str, float]
     """weights, kv, state, activations, message."""
-    seconds: float
+    alone_s: float
     compute_s: float
     memory_s: float
     network_s: float
@@ -45,8 +45,8 @@ class ChoiceRow:
     name: str
     segment: str
     plan: str
-    seconds: float
-    beaten: dict[str, float]
+    alone_s: float
+    beaten_s: dict[str, float]
     """Plan -> seconds of those it beat; forbidden ones left out."""
 
 

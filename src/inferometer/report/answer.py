@@ -71,4 +71,4 @@ class Ranking:
     @property
     def seconds(self) -> float:
         """Seconds of search."""
-        return sum(result.seconds for result in self.results)
+        return sum(result.wall_s for result in self.results)

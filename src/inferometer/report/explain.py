@@ -108,13 +108,13 @@ def _memory(answer: Answer) -> Table:
 
 def _ops(answer: Answer) -> Iterator[Table]:
     ops = answer.estimate.ops
-    total_s = sum(op.seconds * op.share * op.layers for op in ops)
+    total_s = sum(op.alone_s * op.share * op.layers for op in ops)
     segments: dict[str, list[OpRow]] = defaultdict(list)
     for op in ops:
         segments[op.segment].append(op)
     for name, own in segments.items():
         layers = own[0].layers
-        spent = sum(op.seconds * op.share * op.layers for op in own)
+        spent = sum(op.alone_s * op.share * op.layers for op in own)
         share = f"{format_seconds(spent)}, {spent / total_s:.1%} of all operations one after another"
         title = f"{segment_text(answer.problem.model, name)} x {layers}: {share}"
         yield _op_table(title, own, total_s)
@@ -125,7 +125,7 @@ def _op_table(title: str, ops: list[OpRow], total_s: float) -> Table:
     grid = table(heads, title=title)
     for name, same in _merged(ops):
         flops = sum(op.flops * op.share for op in same)
-        seconds = sum(op.seconds * op.share for op in same)
+        seconds = sum(op.alone_s * op.share for op in same)
         moved = {k: sum(op.traffic_bytes.get(k, 0.0) * op.share for op in same) for k in _MOVED}
         grid.add_row(
             name,
@@ -164,7 +164,7 @@ def _choices(answer: Answer) -> Table:
     grid = table(["<choice", "<taken", "us", "<instead of (us)"], title="choices, each priced alone for one layer")
     alike: dict[tuple[str, str, float, tuple[tuple[str, float], ...]], list[str]] = defaultdict(list)
     for choice in answer.estimate.choices:
-        key = (choice.name, choice.plan, choice.seconds, tuple(choice.beaten.items()))
+        key = (choice.name, choice.plan, choice.alone_s, tuple(choice.beaten_s.items()))
         if choice.segment not in alike[key]:
             alike[key].append(choice.segment)
     grid.add_row("residual", answer.estimate.residual, "", "")

@@ -145,7 +145,7 @@ def _op(op: OpRow, choices: tuple[ChoiceRow, ...]) -> dict[str, Any]:
         "dtype": op.dtype,
         "flops": op.flops,
         "bytes": dict(op.traffic_bytes),
-        "seconds": op.seconds,
+        "seconds": op.alone_s,
         "bound": op.bound,
         "plan": op.plan,
         "plans_beaten": _beaten(op, choices),
@@ -157,7 +157,7 @@ def _beaten(op: OpRow, choices: tuple[ChoiceRow, ...]) -> dict[str, float]:
     here = [c for c in choices if c.segment == op.segment]
     for choice in here:
         if op.plan == f"{choice.name}={choice.plan}" or (choice.name == "reshard" and op.name in choice.plan.split()):
-            return dict(choice.beaten)
+            return dict(choice.beaten_s)
     return {}
 
 

@@ -52,4 +52,4 @@ class SearchResult:
     """Sharding x placement x batch candidates whose step time was formed and compared."""
     workers: int
     """Processes that priced."""
-    seconds: float
+    wall_s: float

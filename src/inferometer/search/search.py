@@ -225,7 +225,7 @@ def search(
         rows=under_way.rows,
         candidates=under_way.candidates,
         workers=workers,
-        seconds=time.perf_counter() - started,
+        wall_s=time.perf_counter() - started,
     )
 
 
