@@ -178,7 +178,7 @@ class Pricer:
 
     def _work(self, node: Work) -> Cost:
         price = self.backend.price(node, self.machine.chip)
-        parts = [x if x.ndim else ZERO for x in price]
+        parts = [x if x.ndim or x != 0 else ZERO for x in price]
         if node.share != 1.0:
             parts = [x if x is ZERO else x * node.share for x in parts]
         compute_s, memory_s, alone_s = parts
