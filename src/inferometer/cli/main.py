@@ -117,6 +117,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run() -> None:
     """Be the console script."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # nothing here calls BLAS, and its threads slow the start
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a name no terminal can show is no reason to stop

@@ -104,7 +104,7 @@ class Spaces:
         index = self._gather.get(space)
         if index is None or mask.ndim < PLACED:
             return mask
-        return mask.reshape(-1, mask.shape[2]).take(index, axis=0)
+        return mask if len(mask) == 1 else mask.reshape(-1, mask.shape[2]).take(index, axis=0)
 
     def common(self, a: Cost, b: Cost) -> tuple[Busy, Busy, str]:
         """Return two costs' columns in one space, and that space."""
@@ -116,8 +116,29 @@ class Spaces:
 
 
 def gathered(column: Column, index: Index) -> Column:
-    """Return (S, m, G) gathered to (P, m, G), whole batches at a time."""
-    return column.reshape(-1, column.shape[2]).take(index, axis=0)
+    """Return (S, m, G) gathered to (P, m, G), whole batches at a time; one slot stands for all."""
+    return column if len(column) == 1 else column.reshape(-1, column.shape[2]).take(index, axis=0)
+
+
+def own_slots(signature: Index) -> tuple[Index, Index | None]:
+    """Return a role's distinct signatures by sharding, (s, m), and the flat index that takes them to its group's slots.
+
+    `signature` is (S, m), by slot of the group, where a role's signature recurs. With one signature for each sharding,
+    or all distinct, there is nothing to gather.
+    """
+    order = np.argsort(signature, axis=0, kind="stable")
+    ranked = np.take_along_axis(signature, order, axis=0)
+    rank = np.zeros_like(ranked)
+    np.cumsum(ranked[1:] != ranked[:-1], axis=0, out=rank[1:])
+    count = int(rank.max()) + 1
+    if count == len(signature):
+        return signature, None
+    slot = np.empty_like(rank)
+    np.put_along_axis(slot, order, rank, axis=0)
+    m = signature.shape[1]
+    own = np.tile(signature[:1], (count, 1))
+    own[slot, np.arange(m)] = signature
+    return own, None if count == 1 else slot * m + np.arange(m)
 
 
 def total(busy: Busy) -> Column:
@@ -141,7 +162,8 @@ class Pricer:
     spaces: Spaces = field(init=False)
     _busy_roles: set[str] = field(init=False)
     _memo: dict[int, Cost] = field(default_factory=dict)
-    _lines: dict[tuple[str, str], tuple[Column, Column]] = field(default_factory=dict)
+    _lines: dict[tuple[str, str], tuple[Column, Column, Index | None]] = field(default_factory=dict)
+    _own: dict[str, tuple[Index, Index | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Work out the block's spaces, and which roles have more than one rank anywhere in it."""
@@ -187,24 +209,27 @@ class Pricer:
     def _message(self, node: Message) -> Cost:
         if node.role not in self._busy_roles:
             return NOTHING
-        alpha, beta = self._slot_lines(node.role, node.kind)
+        alpha, beta, index = self._slot_lines(node.role, node.kind)
         best = node.message_bytes * beta[0]
         best += alpha[0]
         for a, b in zip(alpha[1:], beta[1:], strict=True):
             line = node.message_bytes * b
             line += a
             np.minimum(best, line, out=best)
-        return Cost(Busy(ZERO, ZERO, ZERO, best), GROUP_OF[node.role])
+        seconds = best if index is None else best.reshape(-1, best.shape[2]).take(index, axis=0)
+        return Cost(Busy(ZERO, ZERO, ZERO, seconds), GROUP_OF[node.role])
 
-    def _slot_lines(self, role: str, kind: str) -> tuple[Column, Column]:
-        """Return alpha and beta by slot and sharding, (A, S, m, 1)."""
+    def _slot_lines(self, role: str, kind: str) -> tuple[Column, Column, Index | None]:
+        """Return alpha and beta by the role's own slots and sharding, (A, s, m, 1), and how to gather to its group."""
         key = (role, kind)
         if key not in self._lines:
+            if role not in self._own:
+                slots = self.spaces.slots(GROUP_OF[role])
+                self._own[role] = own_slots(self.placements.slot_signatures[role][:slots, self.block.sharding])
+            signature, index = self._own[role]
             alpha, beta, lines, _ = self.links.lines(role, kind)
-            slots = self.spaces.slots(GROUP_OF[role])
-            signature = self.placements.slot_signatures[role][:slots, self.block.sharding]
             used = int(lines[signature].max())
-            self._lines[key] = (alpha[:used, signature, None], beta[:used, signature, None])
+            self._lines[key] = (alpha[:used, signature, None], beta[:used, signature, None], index)
         return self._lines[key]
 
     def _choice(self, node: Choice) -> Cost:

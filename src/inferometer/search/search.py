@@ -300,10 +300,9 @@ def _price_part(
     """Price every `parts`-th block from `part` on, and return what that added."""
     shardings = under_way.space.shardings
     kinds = (shardings.stage_counts > 0).sum(axis=0)
-    alike = 4 * kinds + 2 * (shardings.sizes["dpa"] > 1) + (shardings.sizes["etp"] > 1)
     total, done = int((most >= 1).sum()), 0
     taken: list[Index] = []
-    for number, block in enumerate(blocks(most, under_way.space.placements, alike, fixed=under_way.batch is not None)):
+    for number, block in enumerate(blocks(most, under_way.space.placements, kinds, fixed=under_way.batch is not None)):
         if number % parts != part:
             continue
         under_way.take(block)
