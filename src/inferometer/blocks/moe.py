@@ -75,6 +75,8 @@ def lower(block: Moe, low: Lowering, dtype: str) -> list[Node]:
     if block.shared_width:
         ins = tuple(by_name[n] for n in ("shared_gate_proj", "shared_up") if n in by_name)
         nodes += dense(low, "shared.", ins, by_name["shared_down"])
+    if block.shared_gate:
+        nodes += low.gemm("shared.gate", (by_name["shared_gate"],), at.tokens)
     return nodes
 
 
