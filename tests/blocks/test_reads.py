@@ -1,0 +1,63 @@
+"""What a pass reads against what the tensors hold: every matrix of every layer once, the embedding only T rows."""
+
+import pytest
+from blocks.made_up import decode, machine
+from hypothesis import given
+from strategies import models
+
+from inferometer.blocks.params import all_tensors, count_params
+from inferometer.blocks.tensors import chip_bytes
+from inferometer.estimate.estimate import estimate, make_problem
+from inferometer.graph.ops import ONE
+from inferometer.specs.deployment import Deployment, Sizes
+from inferometer.specs.model import Moe
+
+WHOLE = dict.fromkeys(("tp", "kv", "ep", "etp"), ONE)
+
+
+def ops_of(spec, batch):
+    problem = make_problem(spec, machine(), decode(100), backend="roofline")
+    return estimate(problem, Deployment(sizes=Sizes(), batch=batch)).ops
+
+
+def read_bytes(ops):
+    return sum(op.traffic_bytes.get("weights", 0.0) * op.layers * op.share for op in ops if op.kind != "lookup")
+
+
+@given(models())
+def test_a_large_batch_reads_every_matrix_once(spec):
+    matrices = [(t, n) for t, n in all_tensors(spec) if t.cols > 1 and t.kind != "embedding"]
+    held = sum(float(chip_bytes((t,), WHOLE)) * n for t, n in matrices)
+    if spec.tied:
+        held += spec.vocab * spec.hidden * 2
+    assert read_bytes(ops_of(spec, 1 << 16)) == pytest.approx(held, rel=1e-9)
+
+
+@given(models(moe=False))
+def test_a_token_multiplies_by_every_matrix_once(spec):
+    """Twice the parameters a token, but for vectors, the embedding and the attention core."""
+    matrices = sum(t.params * n for t, n in all_tensors(spec) if t.cols > 1 and t.kind != "embedding")
+    matrices += spec.vocab * spec.hidden if spec.tied else 0
+    ops = [op for op in ops_of(spec, 1) if op.kind == "gemm"]
+    if all(op.plan != "mla=expanded" for op in ops):
+        assert sum(op.flops * op.layers for op in ops) == 2 * matrices
+
+
+@given(models(moe=True))
+def test_one_token_reads_k_experts(spec):
+    """E (1 - (1 - k/E)) = k of the E experts of each layer."""
+    read = sum(op.traffic_bytes["weights"] * op.layers for op in ops_of(spec, 1) if op.kind == "grouped-gemm")
+    block = next(b for b in spec.ffns if isinstance(b, Moe))
+    experts = [(t, n) for t, n in all_tensors(spec) if t.kind == "experts"]
+    held = sum(float(chip_bytes((t,), WHOLE)) * n for t, n in experts)
+    assert read == pytest.approx(held * block.top_k / block.experts, rel=1e-9)
+
+
+@given(models(moe=True))
+def test_a_token_multiplies_by_the_active_parameters(spec):
+    vectors = sum(t.params * n for t, n in all_tensors(spec) if t.cols == 1)
+    table = spec.vocab * spec.hidden
+    matrices = count_params(spec).active - vectors - (0 if spec.tied else table)
+    ops = [op for op in ops_of(spec, 1) if op.kind in ("gemm", "grouped-gemm")]
+    if all(op.plan != "mla=expanded" for op in ops):
+        assert sum(op.flops * op.layers for op in ops) == pytest.approx(2 * matrices, rel=1e-9)
