@@ -3,7 +3,7 @@
 Letters: B sequences of a DPA rank in this pass, T tokens of a rank, S context, H hidden.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,13 +56,10 @@ class Lowering:
 
     at: Pass
     hidden: int
-    has_dpa: bool = field(init=False)
-    """Whether any row has DPA > 1; where none has, plans over DPA would only repeat those over TP."""
-    has_etp: bool = field(init=False)
-    """Whether any row has ETP > 1."""
+    has_dpa: bool
+    """Whether DPA is a role of this model (MoE); elsewhere it is written as R."""
     shards: dict[str, Column] = field(default_factory=dict)
-    notes: dict[int, Any] = field(default_factory=dict)
-    """What a block worked out once for the pass, by id of its spec."""
+    _once: dict[tuple[str, int], Any] = field(default_factory=dict)
     _messages: dict[tuple[Step, float], Message] = field(default_factory=dict)
     _reshards: dict[tuple[int, float], Choice] = field(default_factory=dict)
 
@@ -70,8 +67,13 @@ class Lowering:
         """Work out how many ways each shard key splits (see `Tensor`)."""
         at = self.at
         self.shards.update({"tp": at.tp, "ep": at.ep, "etp": at.etp})
-        self.has_dpa = bool(at.dpa.max() > 1)
-        self.has_etp = bool(at.etp.max() > 1)
+
+    def once(self, what: str, block: object, make: Callable[[], Any]) -> Any:
+        """Return `make()`, done once for the pass and block, so that what uses it shares it."""
+        key = (what, id(block))
+        if key not in self._once:
+            self._once[key] = make()
+        return self._once[key]
 
     def gemm(self, name: str, tensors: tuple[Tensor, ...], rows_in: Column) -> list[Node]:
         """Return a GEMM of `rows_in` tokens by one or more tensors that share their columns.

@@ -57,7 +57,7 @@ def lower_model(model: ModelSpec, at: Pass) -> Graph:
     Segments come in the order layer kinds, embedding, head, hand-over: `stage_kinds` counts them so. Layers that
     share a block share its nodes.
     """
-    low = Lowering(at=at, hidden=model.hidden)
+    low = Lowering(at=at, hidden=model.hidden, has_dpa=is_moe(model))
     mixers = [_mixer(block, low, model) for block in model.mixers]
     ffns = [_ffn(block, low, model) for block in model.ffns]
     segments = [

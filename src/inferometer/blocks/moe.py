@@ -82,10 +82,7 @@ def lower(block: Moe, low: Lowering, dtype: str) -> list[Node]:
 
 def busiest_of(block: Moe, low: Lowering) -> Busiest:
     """Return what the busiest rank receives in this pass; worked out once a block."""
-    key = id(block)
-    if key not in low.notes:
-        low.notes[key] = busiest_rank(block, low.at.ep, low.at.tokens * low.at.dpa)
-    busiest: Busiest = low.notes[key]
+    busiest: Busiest = low.once("busiest", block, lambda: busiest_rank(block, low.at.ep, low.at.tokens * low.at.dpa))
     return busiest
 
 
@@ -134,7 +131,6 @@ def edges(block: Moe, low: Lowering, residual: str, dtype: str) -> tuple[Node, .
     """Return what surrounds the experts under one residual layout: norm, dispatch and combine."""
     fmt = block.formats.get("up", dtype)
     sent = ACTIVATION_BYTES[low.at.dtypes[fmt]]
-    busiest = busiest_of(block, low)
     here = low.residual_layout(residual)
     whole, own, split = low.layout(tp="R", dpa="R"), low.layout(tp="R"), low.layout(tp="T")
     partial = low.layout(tp="P", dpa="P")
@@ -145,7 +141,7 @@ def edges(block: Moe, low: Lowering, residual: str, dtype: str) -> tuple[Node, .
         nodes=(
             *shared_in,
             *_between(low, here, split, sent),
-            _exchanges(low, busiest, sent),
+            low.once("exchange", block, lambda: _exchanges(block, low, sent)),
             _join(block, low, split, here),
         ),
     )
@@ -157,11 +153,11 @@ def _between(low: Lowering, source: Layout, target: Layout, element_bytes: float
     return () if source == target else (low.reshard(source, target, element_bytes),)
 
 
-def _exchanges(low: Lowering, busiest: Busiest, sent: float) -> Choice:
+def _exchanges(block: Moe, low: Lowering, sent: float) -> Choice:
     """Return the Choice of ways to send tokens to their experts and results back."""
-    plans = []
+    plans, busiest = [], busiest_of(block, low)
     for name, copies in (("expanded", busiest.copies), ("coalesced", busiest.tokens)):
-        for suffix, first in (("", False), ("-etp-first", True))[: 1 + low.has_etp]:
+        for suffix, first in (("", False), ("-etp-first", True)):
             there = _exchange(low, copies, sent, gather_first=first, combine=False)
             back = _exchange(low, copies, WIDE_BYTES, gather_first=first, combine=True)
             plans.append(Plan(name=name + suffix, nodes=(*there, *back)))

@@ -18,9 +18,9 @@ from inferometer.estimate.diagnose import diagnose
 from inferometer.estimate.legality import Rule, broken_rules
 from inferometer.estimate.precision import resolve_precision
 from inferometer.estimate.record import Record, Where, pick, read_record
-from inferometer.estimate.result import Estimate, MemoryLines, OpRow
+from inferometer.estimate.result import ChoiceRow, Estimate, MemoryLines, OpRow
 from inferometer.estimate.space import enumerate_space
-from inferometer.estimate.step import Problem, Step, StepModel
+from inferometer.estimate.step import Problem, Step, StepModel, Way
 from inferometer.graph.ops import Column, OpKind
 from inferometer.memory.footprint import Footprint, Reserve, footprint
 from inferometer.specs.deployment import Deployment, EngineSpec, Placement, RolePlacement, Sizes, Workload
@@ -220,7 +220,9 @@ class _Priced(NamedTuple):
 def _result(problem: Problem, priced: _Priced) -> Estimate:
     found, step, index = priced.found, priced.step, priced.sharding
     sizes = found.shardings.at(index)
-    residual = min(step.residual_s, key=lambda item: priced.at(item[1]))[0]
+    layouts = {name: priced.at(way.step_s) for name, way in step.ways.items()}
+    residual = min(layouts, key=lambda name: layouts[name])
+    way = step.ways[residual]
     record = _read(priced, residual)
     sequences = int(priced.block.sequences[priced.where.row, 0])
     micro = min(sizes.pp, sequences)
@@ -246,7 +248,7 @@ def _result(problem: Problem, priced: _Priced) -> Estimate:
         high_s=step_s * band.high,
         basis=problem.backend.basis,
         band_source=band.source,
-        busy_s=_busiest_stage(priced, micro),
+        busy_s=_busiest_stage(priced, way, micro),
         mfu=micro * useful_compute / available,
         mbu=micro * useful_memory / available,
         useful_flops=micro * flops * sizes.dpa * sizes.tp,
@@ -256,7 +258,7 @@ def _result(problem: Problem, priced: _Priced) -> Estimate:
         reasons=tuple(dict.fromkeys(reasons)),
         residual=residual,
         ops=record.ops,
-        choices=record.choices,
+        choices=(_residual_row(layouts, residual), *record.choices),
     )
 
 
@@ -298,10 +300,15 @@ def _read(priced: _Priced, residual: str) -> Record:
     return read_record(model.pricer, model.graph, priced.where, times.tolist(), residual)
 
 
-def _busiest_stage(priced: _Priced, micro: int) -> dict[str, float]:
-    step = priced.step
-    index = max(range(len(step.stages)), key=lambda i: priced.at(step.stage_s[i]))
-    busy = step.stages[index]
+def _residual_row(layouts: dict[str, float], residual: str) -> ChoiceRow:
+    """Return the choice of the residual layout, priced by the step it gives."""
+    others = {name: seconds for name, seconds in layouts.items() if name != residual}
+    return ChoiceRow(name="residual", segment="step", plan=residual, alone_s=layouts[residual], beaten_s=others)
+
+
+def _busiest_stage(priced: _Priced, way: Way, micro: int) -> dict[str, float]:
+    index = max(range(len(way.stages)), key=lambda i: priced.at(way.stage_s[i]))
+    busy = way.stages[index]
     parts = {"compute": busy.compute_s, "memory": busy.memory_s, "network": busy.network_s}
     return {name: micro * priced.at(column) for name, column in parts.items()} | {"overhead": 0.0}
 

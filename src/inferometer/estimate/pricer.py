@@ -99,13 +99,6 @@ class Spaces:
             return cost.busy
         return Busy(*(gathered(x, index) if x.ndim == PLACED else x for x in cost.busy))
 
-    def mask_to_all(self, mask: Mask, space: str) -> Mask:
-        """Return a mask of one space gathered to (P, m, G)."""
-        index = self._gather.get(space)
-        if index is None or mask.ndim < PLACED:
-            return mask
-        return mask if len(mask) == 1 else mask.reshape(-1, mask.shape[2]).take(index, axis=0)
-
     def common(self, a: Cost, b: Cost) -> tuple[Busy, Busy, str]:
         """Return two costs' columns in one space, and that space."""
         if b.space in (a.space, "rows"):

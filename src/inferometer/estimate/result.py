@@ -40,7 +40,7 @@ class OpRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceRow:
-    """One Choice as taken, priced stand-alone for one layer (the residual layout: for the whole model)."""
+    """One Choice as taken, priced stand-alone for one layer; the residual layout by the step it gives."""
 
     name: str
     segment: str

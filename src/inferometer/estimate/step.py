@@ -22,8 +22,8 @@ from inferometer.cost.backend import CostBackend
 from inferometer.cost.schedulers import Busy, Overlap, Scheduler
 from inferometer.estimate.candidates import Block, Placements, Shardings
 from inferometer.estimate.precision import Precision
-from inferometer.estimate.pricer import NOTHING, PLACED, ZERO, Cost, LinkTables, Pricer, add, select, total
-from inferometer.graph.ops import Column, Graph, Mask
+from inferometer.estimate.pricer import NOTHING, ZERO, Cost, LinkTables, Pricer, total
+from inferometer.graph.ops import Column, Graph
 from inferometer.specs.deployment import EngineSpec, Workload
 from inferometer.specs.formats import bytes_per_element, find_format
 from inferometer.specs.hardware import Machine
@@ -78,17 +78,23 @@ class Problem:
         return plain | {k.removesuffix(suffix): v for k, v in self.engine.allows.items() if k.endswith(suffix)}
 
 
-class Step(NamedTuple):
-    """Priced candidates, (P, m, G)."""
+class Way(NamedTuple):
+    """A pass under one residual layout, (P, m, G)."""
 
     step_s: Column
     stages: tuple[Busy, ...]
     """Busy seconds of one microbatch by stage kind."""
     stage_s: tuple[Column, ...]
     """Scheduled seconds of one microbatch by stage kind, without hand-over."""
-    hand_over_s: Column
-    residual_s: tuple[tuple[str, Column], ...]
-    """What each residual layout costs the whole model."""
+
+
+class Step(NamedTuple):
+    """Priced candidates, (P, m, G)."""
+
+    step_s: Column
+    """Under the layout that gives the least."""
+    ways: dict[str, Way]
+    """By residual layout, in record mode."""
 
 
 @dataclass(slots=True)
@@ -143,35 +149,47 @@ class StepModel:
         )
 
     def _scheduled(self, graph: Graph, pricer: Pricer, block: Block, micro: Column) -> Step:
+        """Return the step under each residual layout, and the least.
+
+        The layout is the one Choice taken by the step it gives: with stages in a row, the layout that is cheapest
+        over the model need not be cheapest in the slowest stage, and the step would fall when a batch grows.
+        """
         counts = self.shardings.stage_counts[:, block.sharding, None]
         times = self.shardings.multiplicities[:, :, block.sharding, None]
         deep = int((counts > 0).any(axis=(1, 2)).sum())
-        everywhere = times[0] if deep == 1 else (times * counts[:, None]).sum(axis=0)
         core = [self._needed(pricer.price(segment.nodes)) for segment in graph.segments]
-        edges = {r: [pricer.price(segment.edges[r]) for segment in graph.segments] for r in self._residuals(graph)}
-        whole = [_weighted(pricer, [_alone(cost) for cost in costs], everywhere) for costs in edges.values()]
-        taken = _taken(pricer, whole)
-        around = [
-            _chosen(pricer, taken, [self._needed(costs[i]) for costs in edges.values()]) for i in range(len(core))
-        ]
-        hand_over_s = total(pricer.spaces.to_all(around.pop()))
-        segments = [pricer.add(own, edge) for own, edge in zip(core, around, strict=False)]
-        stages = [pricer.spaces.to_all(_weighted(pricer, segments, times[c])) for c in range(deep)]
-        stage_s = tuple(self.problem.scheduler.seconds(busy, self.problem.overlap) for busy in stages)
-        slowest: Column = ZERO
-        through: Column = ZERO
-        for c, alone in enumerate(stage_s):
-            stage = alone if hand_over_s is ZERO else alone + times[c, -1] * hand_over_s
-            slowest = stage if slowest is ZERO else np.maximum(slowest, np.where(counts[c] > 0, stage, 0.0))
-            through = add(through, stage * counts[c])
+        own = [_weighted(pricer, core[:-1], times[c]) for c in range(deep)]
+        ways: dict[str, Way] = {}
+        step_s: Column = ZERO
+        for residual in self._residuals(graph):
+            edges = [self._needed(pricer.price(segment.edges[residual])) for segment in graph.segments]
+            hand_over_s = total(pricer.spaces.to_all(edges.pop()))
+            around = [_weighted(pricer, edges, times[c]) for c in range(deep)]
+            stages = tuple(pricer.spaces.to_all(pricer.add(a, b)) for a, b in zip(own, around, strict=True))
+            stage_s = tuple(self.problem.scheduler.seconds(busy, self.problem.overlap) for busy in stages)
+            if hand_over_s is ZERO:
+                one_s = self._pipelined(stage_s, counts, micro)
+            else:
+                handed = tuple(alone + times[c, -1] * hand_over_s for c, alone in enumerate(stage_s))
+                one_s = self._pipelined(handed, counts, micro)
+            step_s = one_s if step_s is ZERO else np.minimum(step_s, one_s)
+            if self.record:
+                ways[residual] = Way(one_s, stages, stage_s)
+        return Step(step_s, ways)
+
+    def _pipelined(self, stage_s: tuple[Column, ...], counts: Column, micro: Column) -> Column:
+        """Return the step of stages in a row, hand-overs included; `counts` stages of each kind."""
+        if len(stage_s) == 1 and not (micro > 1).any():
+            return stage_s[0]
+        slowest, through = stage_s[0], stage_s[0] * counts[0]
+        for alone, count in zip(stage_s[1:], counts[1:], strict=False):
+            slowest = np.maximum(slowest, np.where(count > 0, alone, 0.0))
+            through = through + alone * count
         if self.problem.workload.phase == "prefill":
-            step_s = through + (micro - 1) * slowest
-        else:
-            step_s = np.maximum(micro * slowest, through)
-        residual_s = tuple(
-            (r, pricer.spaces.to_all(x).network_s) for r, x in zip(edges, whole, strict=True) if self.record
-        )
-        return Step(step_s, tuple(stages), stage_s, hand_over_s, residual_s)
+            filled: Column = through + (micro - 1) * slowest
+            return filled
+        longest: Column = np.maximum(micro * slowest, through)
+        return longest
 
     def _needed(self, cost: Cost) -> Cost:
         """Return a cost without the sums that the scheduler does not ask for."""
@@ -187,11 +205,6 @@ class StepModel:
         return [r for r in graph.residuals if r in allowed]
 
 
-def _alone(cost: Cost) -> Cost:
-    """Return a cost's seconds one after another, as one column."""
-    return Cost(Busy(ZERO, ZERO, ZERO, total(cost.busy)), cost.space)
-
-
 def _weighted(pricer: Pricer, costs: list[Cost], times: Column) -> Cost:
     """Return the sum of segments' costs, each `times` its row of occurrences."""
     cost = NOTHING
@@ -200,32 +213,3 @@ def _weighted(pricer: Pricer, costs: list[Cost], times: Column) -> Cost:
             scaled = Busy(*(x if x is ZERO else x * count for x in one.busy))
             cost = pricer.add(cost, Cost(scaled, one.space))
     return cost
-
-
-def _taken(pricer: Pricer, costs: list[Cost]) -> list[tuple[Mask, str]]:
-    """Return, for each layout after the first, where it beats those before it, and the space of that mask.
-
-    `costs` are each one column, see `_alone`.
-    """
-    taken: list[tuple[Mask, str]] = []
-    best = costs[0]
-    for cost in costs[1:]:
-        left, right, space = pricer.spaces.common(best, cost)
-        taken.append((right.network_s < left.network_s, space))
-        best = pricer.cheaper(best, cost)
-    return taken
-
-
-def _chosen(pricer: Pricer, taken: list[tuple[Mask, str]], costs: list[Cost]) -> Cost:
-    """Return the cost under the layouts taken."""
-    best = costs[0]
-    for (take, where), cost in zip(taken, costs[1:], strict=True):
-        left, right, space = pricer.spaces.common(best, cost)
-        if space == "rows" and take.ndim == PLACED:
-            best = Cost(select(take, right, left), where)
-        elif take.ndim == PLACED and space != where:
-            left, right = pricer.spaces.to_all(Cost(left, space)), pricer.spaces.to_all(Cost(right, space))
-            best = Cost(select(pricer.spaces.mask_to_all(take, where), right, left), "all")
-        else:
-            best = Cost(select(take, right, left), space)
-    return best
