@@ -9,7 +9,7 @@ import numpy as np
 
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
 from inferometer.blocks.tensors import Tensor
-from inferometer.graph.ops import ONE, Choice, CollectiveKind, Column, Node, OpKind, Plan, Traffic, Work
+from inferometer.graph.ops import Choice, CollectiveKind, Column, Node, OpKind, Plan, Traffic, Work
 from inferometer.specs.model import Attention
 
 LSE_BYTES = 4.0
@@ -110,7 +110,7 @@ def _prefill_core(block: Attention, low: Lowering, kv_local: Column) -> list[Nod
                 Traffic.KV: kv_elements * at.kv_bytes_per_element,
                 Traffic.ACTIVATIONS: at.tokens * (heads * (2 * block.head_dim * WIDE_BYTES)),
             },
-            replication=ONE,
+            replication=at.padding,
             shape=f"B x {block.heads} heads x {block.head_dim}, {pairs:.0f} causal pairs",
         )
     ]
@@ -133,7 +133,7 @@ def _decode_core(block: Attention, low: Lowering, kv_local: Column) -> list[Node
                     Traffic.KV: at.tokens * (kv_local / at.dcp * (2 * block.head_dim * at.kv_bytes_per_element * seen)),
                     Traffic.ACTIVATIONS: io,
                 },
-                replication=ONE,
+                replication=at.padding,
                 shape=f"B x {block.heads} heads x {block.head_dim}, {block.kv_heads} kv heads, S={seen:.0f}",
                 share=share,
             )

@@ -12,9 +12,13 @@ import numpy as np
 from inferometer.blocks.tensors import Tensor, local_cols, local_rows, one_copy_bytes
 from inferometer.graph.layout import Layout, Step, Tree, layout, reshard_tree, step_name
 from inferometer.graph.ops import NONE, ONE, Choice, CollectiveKind, Column, Message, Node, OpKind, Plan, Traffic, Work
+from inferometer.specs.formats import find_format
 
 ACTIVATION_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp4": 0.5625}
 """Bytes of one activation fed to a GEMM of that arithmetic type (fp4 with its scales)."""
+
+SCALE_BYTES = 4.0
+"""An fp32 activation scale."""
 
 WIDE_BYTES = 2.0
 """Bytes of one activation between ops: bf16 or fp16."""
@@ -36,6 +40,8 @@ class Pass:
     ep: Column
     etp: Column
     dcp: Column
+    replica_sequences: Column
+    """Sequences of all DPA ranks of a replica in the pass; fewer than B x DPA where they do not divide."""
     dtypes: Mapping[str, str]
     """Format name -> arithmetic type on this chip."""
     core_dtype: str
@@ -43,11 +49,19 @@ class Pass:
     kv_bytes_per_element: float
 
     tokens: Column = field(init=False)
-    """T: tokens of a DPA rank in the pass."""
+    """T: tokens of the fullest DPA rank in the pass."""
+    replica_tokens: Column = field(init=False)
+    """Ta: tokens of all ranks, a whole number of sequences."""
+    padding: Column = field(init=False)
+    """Tokens if every rank were as full as the fullest, over tokens there are: the idle share of lock-step."""
 
     def __post_init__(self) -> None:
         """Count the tokens once."""
+        full = self.sequences * self.dpa
+        whole = np.minimum(np.ceil(self.replica_sequences), full)
         object.__setattr__(self, "tokens", self.sequences * self.new_tokens)
+        object.__setattr__(self, "replica_tokens", whole * self.new_tokens)
+        object.__setattr__(self, "padding", full / self.replica_sequences)
 
 
 @dataclass(slots=True)
@@ -75,15 +89,37 @@ class Lowering:
             self._once[key] = make()
         return self._once[key]
 
-    def gemm(self, name: str, tensors: tuple[Tensor, ...], rows_in: Column) -> list[Node]:
-        """Return a GEMM of `rows_in` tokens by one or more tensors that share their columns.
+    def narrow_bytes(self, fmt: str) -> float:
+        """Return the bytes of one activation fed to a GEMM by weights of format `fmt`, scales included.
+
+        Block-quantised fp8 weights take activations with one fp32 scale a block of columns (DeepSeek-V3,
+        arXiv:2412.19437 section 3.3: 1 x 128 tiles).
+        """
+        dtype, block = self.at.dtypes[fmt], find_format(fmt).block_cols
+        scales = SCALE_BYTES / block if dtype == "fp8" and block else 0.0
+        return ACTIVATION_BYTES[dtype] + scales
+
+    def gemm(
+        self, name: str, tensors: tuple[Tensor, ...], rows_in: Column, useful_rows: Column | None = None
+    ) -> list[Node]:
+        """Return the GEMM of `rows_in` tokens by tensors that share their columns; one each where formats differ.
 
         flops = 2 t r c; bytes = weights + t c activations in + t r bf16 out. Replication is
-        issued over useful: TP x local elements over all elements. A quantise pass comes first where
-        the arithmetic is narrower than the activations.
+        issued over useful: TP x local elements over all elements, and `rows_in` (of every TP rank) over
+        `useful_rows` (of the group; the same unless told). A quantise pass comes first where the arithmetic is
+        narrower than the activations.
         """
+        formats = dict.fromkeys(tensor.format for tensor in tensors)
+        nodes: list[Node] = []
+        for fmt in formats:
+            parts = tuple(tensor for tensor in tensors if tensor.format == fmt)
+            own = name if len(formats) == 1 else "+".join(tensor.name for tensor in parts)
+            nodes += self._gemm(own, parts, rows_in, rows_in if useful_rows is None else useful_rows)
+        return nodes
+
+    def _gemm(self, name: str, tensors: tuple[Tensor, ...], rows_in: Column, useful_rows: Column) -> list[Node]:
         at, first = self.at, tensors[0]
-        dtype = at.dtypes[first.format]
+        narrow = self.narrow_bytes(first.format)
         cols = local_cols(first, self.shards)
         rows = np.asarray(0.0)
         weights = np.asarray(0.0)
@@ -94,22 +130,23 @@ class Lowering:
         work = Work(
             name=name,
             kind=OpKind.GEMM,
-            dtype=dtype,
+            dtype=at.dtypes[first.format],
             flops=2 * rows_in * rows * cols,
             traffic_bytes={
                 Traffic.WEIGHTS: weights,
-                Traffic.ACTIVATIONS: rows_in * (cols * ACTIVATION_BYTES[dtype] + rows * WIDE_BYTES),
+                Traffic.ACTIVATIONS: rows_in * (cols * narrow + rows * WIDE_BYTES),
             },
-            replication=at.tp * rows * cols / elements,
+            replication=at.padding * (rows_in / useful_rows) * (at.tp * rows * cols / elements),
             shape=f"[t, {first.cols}] x [{sum(t.rows for t in tensors)}, {first.cols}]",
         )
-        return [*self.quantise(name, dtype, rows_in * cols), work]
+        return [*self.quantise(name, first.format, rows_in * cols), work]
 
-    def quantise(self, name: str, dtype: str, elements: Column) -> list[Node]:
-        """Return the pass that narrows activations for a GEMM: read bf16, write the narrow type."""
-        if ACTIVATION_BYTES[dtype] >= WIDE_BYTES:
+    def quantise(self, name: str, fmt: str, elements: Column) -> list[Node]:
+        """Return the pass that narrows activations for weights of format `fmt`: read bf16, write the narrow type."""
+        narrow = self.narrow_bytes(fmt)
+        if narrow >= WIDE_BYTES:
             return []
-        return [self.elementwise(f"{name}.quantise", elements * (WIDE_BYTES + ACTIVATION_BYTES[dtype]))]
+        return [self.elementwise(f"{name}.quantise", elements * (WIDE_BYTES + narrow))]
 
     def elementwise(self, name: str, activations: Column, kv: Column | None = None) -> Work:
         """Return memory traffic without counted arithmetic (norm, rope, activation, copies)."""
@@ -168,11 +205,14 @@ class Lowering:
             self._messages[key] = Message(name=step_name(step), kind=step.kind, role=step.role, message_bytes=size)
         return self._messages[key]
 
-    def edges(self, name: str, residual: str) -> tuple[Node, ...]:
-        """Return what surrounds a block whose output is a partial sum over TP: norm, way in, way out."""
+    def edges(self, name: str, residual: str, fmt: str) -> tuple[Node, ...]:
+        """Return what surrounds a block whose output is a partial sum over TP: norm, way in, way out.
+
+        Tokens are gathered in what the block's first GEMM takes, by weights of format `fmt`.
+        """
         here, inside, out = self.residual_layout(residual), self.layout(tp="R"), self.layout(tp="P")
         rows = self.residual_rows(residual)
-        way_in = (self.reshard(here, inside),) if here != inside else ()
+        way_in = (self.reshard(here, inside, self.narrow_bytes(fmt)),) if here != inside else ()
         return (self.norm(f"{name}.norm", rows), *way_in, self.reshard(out, here))
 
     def residual_rows(self, residual: str) -> Column:

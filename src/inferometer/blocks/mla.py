@@ -8,7 +8,7 @@ latent, as one kv head of width c + r (values: c). Expanded: kv_b turns latents 
 """
 
 from inferometer.blocks.attention import causal_pairs, context_parallel
-from inferometer.blocks.lowering import ACTIVATION_BYTES, WIDE_BYTES, Lowering
+from inferometer.blocks.lowering import WIDE_BYTES, Lowering
 from inferometer.blocks.tensors import Tensor, one_copy_bytes
 from inferometer.graph.ops import NONE, ONE, Choice, Column, Node, OpKind, Plan, Traffic, Work
 from inferometer.specs.model import Mla
@@ -80,21 +80,21 @@ def lower(block: Mla, low: Lowering, dtype: str) -> list[Node]:
 def _per_head_gemm(low: Lowering, name: str, kv_b: Tensor, heads: Column, *, in_dim: int, out_dim: int) -> list[Node]:
     """Return a batched GEMM, a [in, out] matrix a head: one half of kv_b in absorbed form."""
     at = low.at
-    dtype = at.dtypes[kv_b.format]
+    narrow = low.narrow_bytes(kv_b.format)
     part = in_dim * out_dim * heads / (kv_b.rows * kv_b.cols / at.tp)
     work = Work(
         name=name,
         kind=OpKind.GEMM,
-        dtype=dtype,
+        dtype=at.dtypes[kv_b.format],
         flops=at.tokens * (2 * in_dim * out_dim * heads),
         traffic_bytes={
             Traffic.WEIGHTS: one_copy_bytes(kv_b, low.shards) * part,
-            Traffic.ACTIVATIONS: at.tokens * (heads * (in_dim * ACTIVATION_BYTES[dtype] + out_dim * WIDE_BYTES)),
+            Traffic.ACTIVATIONS: at.tokens * (heads * (in_dim * narrow + out_dim * WIDE_BYTES)),
         },
-        replication=ONE,
+        replication=low.at.padding,
         shape=f"heads x [t, {in_dim}] x [{in_dim}, {out_dim}]",
     )
-    return [*low.quantise(name, dtype, at.tokens * (heads * in_dim)), work]
+    return [*low.quantise(name, kv_b.format, at.tokens * (heads * in_dim)), work]
 
 
 def _core(low: Lowering, *, flops: Column, kv: Column, io: Column, shape: str, share: float) -> Work:
@@ -104,7 +104,7 @@ def _core(low: Lowering, *, flops: Column, kv: Column, io: Column, shape: str, s
         dtype=low.at.core_dtype,
         flops=flops,
         traffic_bytes={Traffic.KV: kv, Traffic.ACTIVATIONS: io},
-        replication=ONE,
+        replication=low.at.padding,
         shape=shape,
         share=share,
     )
@@ -163,7 +163,7 @@ def _expanded(block: Mla, low: Lowering, kv_b: Tensor) -> list[Node]:
                 Traffic.KV: keys * (latent * at.kv_bytes_per_element),
                 Traffic.ACTIVATIONS: keys * (made * WIDE_BYTES),
             },
-            replication=ONE,
+            replication=low.at.padding,
             shape=f"[S={seen:.0f}, {block.kv_rank}] x [{kv_b.rows}, {block.kv_rank}]",
             share=share,
         )

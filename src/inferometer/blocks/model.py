@@ -74,14 +74,25 @@ def lower_model(model: ModelSpec, at: Pass) -> Graph:
 
 def _mixer(block: Mixer, low: Lowering, model: ModelSpec) -> Segment:
     lower = mla.lower(block, low, model.dtype) if isinstance(block, Mla) else attention.lower(block, low, model.dtype)
-    return Segment(name="mixer", nodes=tuple(lower), edges={r: low.edges("mixer", r) for r in RESIDUALS})
+    return Segment(
+        name="mixer",
+        nodes=tuple(lower),
+        edges={r: low.edges("mixer", r, _first_format(block, model.dtype)) for r in RESIDUALS},
+    )
+
+
+def _first_format(block: Mixer, dtype: str) -> str:
+    """Return the format of the weights that take a mixer's input; the wider where they differ."""
+    names = ("q", "k") if isinstance(block, Attention) else ("q_a" if block.q_rank else "q", "kv_a")
+    formats = {block.formats.get(name, dtype) for name in names}
+    return formats.pop() if len(formats) == 1 else dtype
 
 
 def _ffn(block: FeedForward, low: Lowering, model: ModelSpec) -> Segment:
     if isinstance(block, Moe):
         edges = {r: moe.edges(block, low, r, model.dtype) for r in RESIDUALS}
         return Segment(name="ffn", nodes=tuple(moe.lower(block, low, model.dtype)), edges=edges)
-    edges = {r: low.edges("ffn", r) for r in RESIDUALS}
+    edges = {r: low.edges("ffn", r, block.formats.get("up", model.dtype)) for r in RESIDUALS}
     return Segment(name="ffn", nodes=tuple(ffn.lower(block, low, model.dtype)), edges=edges)
 
 

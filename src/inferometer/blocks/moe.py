@@ -10,14 +10,15 @@ Ways to bring tokens to experts (dispatch) and results back (combine):
     expanded      a copy for each chosen expert
     coalesced     a copy for each distinct rank
     *-etp-first   the same, but tokens are gathered over ETP before the all-to-all instead of after
-Shared experts run on a rank's own tokens, split over TP. Their partial sums join the routed ones at the
-layout where that is cheapest, and are reduced once from there on.
+Tokens travel as the experts take them, quantised before they are sent. Shared experts run on a rank's own tokens,
+split over TP. After a gather their partial sums are added to the routed ones at once (a rank has none for other
+ranks' tokens) and are reduced with them; after an exchange they join at the layout where that is cheapest.
 """
 
 import numpy as np
 
 from inferometer.blocks.ffn import dense
-from inferometer.blocks.lowering import ACTIVATION_BYTES, WIDE_BYTES, Lowering
+from inferometer.blocks.lowering import WIDE_BYTES, Lowering
 from inferometer.blocks.routing import Busiest, busiest_rank
 from inferometer.blocks.tensors import Tensor, local_rows, one_copy_bytes
 from inferometer.graph.layout import Layout
@@ -66,23 +67,19 @@ def _shared(name: str, rows: int, cols: int, fmt: str, *, split_rows: str = "", 
 
 
 def lower(block: Moe, low: Lowering, dtype: str) -> list[Node]:
-    """Return the ops that no residual layout changes: router, experts, shared experts."""
-    at = low.at
+    """Return the ops that no residual layout changes: experts and shared experts."""
     by_name = {t.name: t for t in tensors(block, low.hidden, dtype)}
     busiest = busiest_of(block, low)
-    nodes = low.gemm("router", (by_name["router"],), at.tokens)
-    nodes += _routed(block, low, by_name, busiest)
+    nodes = _routed(block, low, by_name, busiest)
     if block.shared_width:
         ins = tuple(by_name[n] for n in ("shared_gate_proj", "shared_up") if n in by_name)
         nodes += dense(low, "shared.", ins, by_name["shared_down"])
-    if block.shared_gate:
-        nodes += low.gemm("shared.gate", (by_name["shared_gate"],), at.tokens)
     return nodes
 
 
 def busiest_of(block: Moe, low: Lowering) -> Busiest:
     """Return what the busiest rank receives in this pass; worked out once a block."""
-    busiest: Busiest = low.once("busiest", block, lambda: busiest_rank(block, low.at.ep, low.at.tokens * low.at.dpa))
+    busiest: Busiest = low.once("busiest", block, lambda: busiest_rank(block, low.at.ep, low.at.replica_tokens))
     return busiest
 
 
@@ -92,50 +89,49 @@ def _routed(block: Moe, low: Lowering, by_name: dict[str, Tensor], busiest: Busi
     width = local_rows(ins[0], low.shards)
     copies, hidden = busiest.copies, low.hidden
     return [
-        low.elementwise("experts.permute", copies * (2 * hidden * WIDE_BYTES)),
-        *_grouped(block, low, "experts." + "+".join(t.name for t in ins), ins, busiest),
+        low.elementwise("experts.permute", copies * (2 * hidden * low.narrow_bytes(ins[0].format))),
+        _grouped(block, low, "experts." + "+".join(t.name for t in ins), ins, busiest),
         low.elementwise("experts.activation", copies * (width * ((len(ins) + 1) * WIDE_BYTES))),
-        *_grouped(block, low, "experts.down", (down,), busiest),
+        *low.quantise("experts.down", down.format, copies * width),
+        _grouped(block, low, "experts.down", (down,), busiest),
         low.elementwise("experts.unpermute", copies * (2 * hidden * WIDE_BYTES)),
     ]
 
 
-def _grouped(block: Moe, low: Lowering, name: str, parts: tuple[Tensor, ...], busiest: Busiest) -> list[Node]:
+def _grouped(block: Moe, low: Lowering, name: str, parts: tuple[Tensor, ...], busiest: Busiest) -> Work:
     """Return a grouped GEMM on the busiest rank: flops of its copies, weights of its distinct experts."""
     at = low.at
-    dtype = at.dtypes[parts[0].format]
     rows = np.asarray(0.0)
     weights = np.asarray(0.0)
     for tensor in parts:
         rows = rows + local_rows(tensor, low.shards)
         weights = weights + one_copy_bytes(tensor, low.shards)
     cols = np.ceil(parts[0].cols / (at.etp if parts[0].split_cols else 1.0))
-    mean = at.tokens * at.dpa * (block.top_k / at.ep)
+    mean = at.replica_sequences * at.new_tokens * (block.top_k / at.ep)
     elements = sum(t.rows * t.cols for t in parts)
-    work = Work(
+    return Work(
         name=name,
         kind=OpKind.GROUPED_GEMM,
-        dtype=dtype,
+        dtype=at.dtypes[parts[0].format],
         flops=busiest.copies * (2 * rows * cols),
         traffic_bytes={
             Traffic.WEIGHTS: busiest.distinct * weights,
-            Traffic.ACTIVATIONS: busiest.copies * (cols * ACTIVATION_BYTES[dtype] + rows * WIDE_BYTES),
+            Traffic.ACTIVATIONS: busiest.copies * (cols * low.narrow_bytes(parts[0].format) + rows * WIDE_BYTES),
         },
         replication=busiest.copies / mean * (at.etp * rows * cols / elements),
         shape=f"{block.experts} experts, top {block.top_k}: [t, {parts[0].cols}] x [{sum(t.rows for t in parts)}, ...]",
     )
-    return [*low.quantise(name, dtype, busiest.copies * cols), work]
 
 
 def edges(block: Moe, low: Lowering, residual: str, dtype: str) -> tuple[Node, ...]:
     """Return what surrounds the experts under one residual layout: norm, dispatch and combine."""
     fmt = block.formats.get("up", dtype)
-    sent = ACTIVATION_BYTES[low.at.dtypes[fmt]]
-    here = low.residual_layout(residual)
+    sent = low.narrow_bytes(fmt)
+    here, rows = low.residual_layout(residual), low.residual_rows(residual)
     whole, own, split = low.layout(tp="R", dpa="R"), low.layout(tp="R"), low.layout(tp="T")
     partial = low.layout(tp="P", dpa="P")
-    shared_in = (low.reshard(here, own),) if block.shared_width and here != own else ()
-    gather = Plan(name="gather", nodes=(*_between(low, here, whole, sent), _join(block, low, partial, here)))
+    shared_in = (low.reshard(here, own, sent),) if block.shared_width and here != own else ()
+    gather = Plan(name="gather", nodes=(*_between(low, here, whole, sent), low.reshard(partial, here)))
     exchange = Plan(
         name="exchange",
         nodes=(
@@ -145,8 +141,14 @@ def edges(block: Moe, low: Lowering, residual: str, dtype: str) -> tuple[Node, .
             _join(block, low, split, here),
         ),
     )
-    choice = Choice(name="moe-dispatch", plans=(gather, exchange))
-    return (low.norm("ffn.norm", low.residual_rows(residual)), choice)
+    by_name = {t.name: t for t in tensors(block, low.hidden, dtype)}
+    gates = tuple(by_name[n] for n in ("router", "shared_gate") if n in by_name)
+    return (
+        low.norm("ffn.norm", rows),
+        *low.gemm("+".join(gate.name for gate in gates), gates, rows, low.at.tokens),
+        *low.quantise("dispatch", fmt, rows * low.hidden),
+        Choice(name="moe-dispatch", plans=(gather, exchange)),
+    )
 
 
 def _between(low: Lowering, source: Layout, target: Layout, element_bytes: float) -> tuple[Node, ...]:
@@ -193,11 +195,8 @@ def _join(block: Moe, low: Lowering, routed: Layout, target: Layout) -> Node:
     if not block.shared_width:
         return low.reshard(routed, target)
     shared = low.layout(tp="P")
-    meeting = {low.layout(tp="P"): "partial", low.layout(tp="T"): "split", target: "target"}
     plans = []
-    for layout, name in meeting.items():
-        if name == "partial" and dict(routed)["tp"] != "P":
-            continue
+    for name, layout in (("split", low.layout(tp="T")), ("target", target)):
         nodes = (
             *_between(low, routed, layout, WIDE_BYTES),
             *_between(low, shared, layout, WIDE_BYTES),

@@ -76,6 +76,8 @@ class Block(NamedTuple):
     """(m, G) B: sequences of a DPA rank, over all microbatches; past a sharding's own batches, its last again."""
     pairs: Index
     """(P, m) pair by placement; past a sharding's own placements, its first again."""
+    in_flight: Column | None = None
+    """(m, G) sequences of a replica, where they are fewer than B x DPA."""
 
 
 def pairs_of(sharding: Index, placements: Placements) -> Index:

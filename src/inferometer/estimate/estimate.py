@@ -94,7 +94,8 @@ def find_candidates(problem: Problem, fixed: Mapping[str, int] | None = None) ->
     shardings = make_shardings(model, safe, problem.engine.partition)
     held = footprint(model, safe, shardings.multiplicities, length=problem.max_length, room_bytes=problem.room_bytes)
     tokens = held.tokens_per_pass(problem.activation_room_bytes)
-    a_pass = np.maximum(np.floor(tokens / problem.new_tokens), 1.0) * safe["pp"]
+    passes = problem.microbatches(safe["pp"], np.full(len(tokens), np.inf))
+    a_pass = np.maximum(np.floor(tokens / problem.new_tokens), 1.0) * passes
     most = np.minimum(held.sequences(), a_pass)
     return Candidates(replace(shardings, sizes=sizes), placements, held, most), rules
 
@@ -141,7 +142,8 @@ def estimate_rows(problem: Problem, found: Candidates, rows: Sequence[Row], pair
     sequences = np.ceil(np.array([float(row.batch) for row in rows]) / ranks)
     pairs = pairs_of(at, found.placements) if pair is None else np.full((1, len(at)), pair, dtype=np.intp)
     model = StepModel(problem=problem, shardings=found.shardings, placements=found.placements, record=True)
-    block = Block(at, sequences[:, None], pairs)
+    in_flight = np.ceil(np.array([float(row.batch) for row in rows]) / found.shardings.sizes["r"][at])
+    block = Block(at, sequences[:, None], pairs, in_flight[:, None])
     step = model.price(block)
     cheapest = np.broadcast_to(step.step_s, (len(pairs), len(at), 1)).argmin(axis=0)[:, 0]
     return [
@@ -225,7 +227,7 @@ def _result(problem: Problem, priced: _Priced) -> Estimate:
     way = step.ways[residual]
     record = _read(priced, residual)
     sequences = int(priced.block.sequences[priced.where.row, 0])
-    micro = min(sizes.pp, sequences)
+    micro = int(problem.microbatches(np.array(float(sizes.pp)), np.array(float(sequences))))
     step_s = priced.at(step.step_s)
     band = problem.backend.band()
     memory = _memory(problem, found.held, index, sequences)
@@ -254,7 +256,7 @@ def _result(problem: Problem, priced: _Priced) -> Estimate:
         useful_flops=micro * flops * sizes.dpa * sizes.tp,
         memory=memory,
         widened=problem.precision.widened,
-        diagnostics=diagnose(problem, sizes, memory, min(sizes.pp, sequences)),
+        diagnostics=diagnose(problem, sizes, memory, micro),
         reasons=tuple(dict.fromkeys(reasons)),
         residual=residual,
         ops=record.ops,

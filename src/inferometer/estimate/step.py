@@ -5,7 +5,8 @@ between stages.
 
 decode: TPOT = max(M max_s(t_s + p), sum_s(t_s + p)), where M = min(PP, B) microbatches of ceil(B / M) sequences:
 either the slowest stage is always busy, or a token's own way through all stages is longer.
-prefill: sum_s(t_s + p) + (M - 1) max_s(t_s + p): fill the pipeline, then one microbatch per slowest stage.
+prefill: sum_s(t_s + p) + (M - 1) max_s(t_s + p): fill the pipeline, then one microbatch per slowest stage. Prompts can
+be cut anywhere, so M = min(4 PP, B) microbatches of B / M.
 The last stage hands nothing over.
 """
 
@@ -28,6 +29,9 @@ from inferometer.specs.deployment import EngineSpec, Workload
 from inferometer.specs.formats import bytes_per_element, find_format
 from inferometer.specs.hardware import Machine
 from inferometer.specs.model import ModelSpec
+
+PREFILL_MICROBATCHES = 4
+"""Microbatches of a prefill for each stage: filling costs (PP - 1) / (M + PP - 1) < 1/5 of the pass (`assumed`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +63,12 @@ class Problem:
     def new_tokens(self) -> int:
         """Tokens each sequence brings to a pass."""
         return self.workload.isl if self.workload.phase == "prefill" else 1
+
+    def microbatches(self, pp: Column, sequences: Column) -> Column:
+        """Return M: min(PP, B) in decode; in prefill up to 4 PP, so that filling the pipeline is a small part."""
+        return np.minimum(pp if self.workload.phase == "decode" else PREFILL_MICROBATCHES * pp, sequences) * (
+            pp > 1
+        ) + (pp <= 1)
 
     @property
     def contexts(self) -> tuple[tuple[float, float], ...]:
@@ -116,8 +126,9 @@ class StepModel:
     def price(self, block: Block) -> Step:
         """Return the step times of a block."""
         sizes = {name: column[block.sharding, None] for name, column in self.shardings.sizes.items()}
-        micro = np.minimum(sizes["pp"], block.sequences)
-        graph = lower_model(self.problem.model, self._pass(sizes, np.ceil(block.sequences / micro)))
+        micro = self.problem.microbatches(sizes["pp"], block.sequences)
+        in_flight = block.sequences * sizes["dpa"] if block.in_flight is None else block.in_flight
+        graph = lower_model(self.problem.model, self._pass(sizes, block.sequences / micro, in_flight / micro))
         pricer = Pricer(
             block=block,
             placements=self.placements,
@@ -131,11 +142,14 @@ class StepModel:
             self.graph, self.pricer = graph, pricer
         return self._scheduled(graph, pricer, block, micro)
 
-    def _pass(self, sizes: Mapping[str, Column], sequences: Column) -> Pass:
+    def _pass(self, sizes: Mapping[str, Column], sequences: Column, replica_sequences: Column) -> Pass:
+        """Return one microbatch; in decode its fullest rank has a whole number of sequences."""
         problem = self.problem
+        decode = problem.workload.phase == "decode"
         return Pass(
             phase=problem.workload.phase,
-            sequences=sequences,
+            sequences=np.ceil(sequences) if decode else sequences,
+            replica_sequences=replica_sequences,
             new_tokens=problem.new_tokens,
             contexts=problem.contexts,
             tp=sizes["tp"],
