@@ -20,6 +20,7 @@ def one_pass(phase="decode", *, context=64.0, batch=4.0, **sizes):
     return Pass(
         phase=phase,
         sequences=np.full((1, 1), batch),
+        replica_sequences=np.full((1, 1), batch * sizes.get("dpa", 1)),
         new_tokens=int(context) if phase == "prefill" else 1,
         contexts=((context, 1.0),),
         dtypes=dict.fromkeys(FORMATS, "bf16"),

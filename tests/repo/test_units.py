@@ -25,6 +25,7 @@ ALLOWED = {
     "batch": "count: sequences in flight",
     "speedup": "ratio: speculative over plain decoding",
     "replication": "ratio: issued over useful work",
+    "padding": "ratio: tokens of full lock-step ranks over tokens there are",
     "shards": "count: ways a tensor is split",
     "sizes": "counts: sizes of roles, by role",
     "group_sizes": "counts: ranks of a role, by role",

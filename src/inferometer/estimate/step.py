@@ -95,7 +95,7 @@ class Way(NamedTuple):
     stages: tuple[Busy, ...]
     """Busy seconds of one microbatch by stage kind."""
     stage_s: tuple[Column, ...]
-    """Scheduled seconds of one microbatch by stage kind, without hand-over."""
+    """Scheduled seconds of one microbatch by stage kind, hand-over included."""
 
 
 class Step(NamedTuple):
@@ -181,11 +181,9 @@ class StepModel:
             around = [_weighted(pricer, edges, times[c]) for c in range(deep)]
             stages = tuple(pricer.spaces.to_all(pricer.add(a, b)) for a, b in zip(own, around, strict=True))
             stage_s = tuple(self.problem.scheduler.seconds(busy, self.problem.overlap) for busy in stages)
-            if hand_over_s is ZERO:
-                one_s = self._pipelined(stage_s, counts, micro)
-            else:
-                handed = tuple(alone + times[c, -1] * hand_over_s for c, alone in enumerate(stage_s))
-                one_s = self._pipelined(handed, counts, micro)
+            if hand_over_s is not ZERO:
+                stage_s = tuple(alone + times[c, -1] * hand_over_s for c, alone in enumerate(stage_s))
+            one_s = self._pipelined(stage_s, counts, micro)
             step_s = one_s if step_s is ZERO else np.minimum(step_s, one_s)
             if self.record:
                 ways[residual] = Way(one_s, stages, stage_s)
