@@ -48,6 +48,31 @@ def network_only(busy: Busy) -> bool:
     return busy.work_s is ZERO and busy.memory_s is ZERO and busy.compute_s is ZERO
 
 
+class OwnSlots(NamedTuple):
+    """A role's own slots: its group's slots, with those where it lies alike taken as one."""
+
+    signature: Index
+    """(s, m) signature by own slot; past a sharding's own, its first again."""
+    slot: Index
+    """(S, m) own slot by slot of the group."""
+    sizes: Index
+    """(m,) own slots."""
+
+
+def own_slots(signature: Index) -> OwnSlots:
+    """Return a role's own slots from its signatures by slot of the group, (S, m)."""
+    order = np.argsort(signature, axis=0, kind="stable")
+    ranked = np.take_along_axis(signature, order, axis=0)
+    rank = np.zeros_like(ranked)
+    np.cumsum(ranked[1:] != ranked[:-1], axis=0, out=rank[1:])
+    slot = np.empty_like(rank)
+    np.put_along_axis(slot, order, rank, axis=0)
+    count = rank[-1] + 1
+    own = np.tile(signature[:1], (int(count.max()), 1))
+    own[slot, np.arange(signature.shape[1])] = signature
+    return OwnSlots(own, slot, count)
+
+
 class LinkTables:
     """Collectives' lines by (role, kind), for every signature a role takes; built when first asked for."""
 
@@ -56,6 +81,13 @@ class LinkTables:
         self._fabric = machine.fabric
         self._rates = [backend.link(axis) for axis in machine.fabric.axes]
         self._tables: dict[tuple[str, str], tuple[Column, Column, Index, list[list[str]]]] = {}
+        self._own: dict[str, OwnSlots] = {}
+
+    def own(self, role: str) -> OwnSlots:
+        """Return a role's own slots, over all shardings."""
+        if role not in self._own:
+            self._own[role] = own_slots(self._placements.slot_signatures[role])
+        return self._own[role]
 
     def lines(self, role: str, kind: str) -> tuple[Column, Column, Index, list[list[str]]]:
         """Return alpha and beta of shape (A, signatures), how many lines each has, and the algorithms' names."""
@@ -111,27 +143,6 @@ class Spaces:
 def gathered(column: Column, index: Index) -> Column:
     """Return (S, m, G) gathered to (P, m, G), whole batches at a time; one slot stands for all."""
     return column if len(column) == 1 else column.reshape(-1, column.shape[2]).take(index, axis=0)
-
-
-def own_slots(signature: Index) -> tuple[Index, Index | None]:
-    """Return a role's distinct signatures by sharding, (s, m), and the flat index that takes them to its group's slots.
-
-    `signature` is (S, m), by slot of the group, where a role's signature recurs. With one signature for each sharding,
-    or all distinct, there is nothing to gather.
-    """
-    order = np.argsort(signature, axis=0, kind="stable")
-    ranked = np.take_along_axis(signature, order, axis=0)
-    rank = np.zeros_like(ranked)
-    np.cumsum(ranked[1:] != ranked[:-1], axis=0, out=rank[1:])
-    count = int(rank.max()) + 1
-    if count == len(signature):
-        return signature, None
-    slot = np.empty_like(rank)
-    np.put_along_axis(slot, order, rank, axis=0)
-    m = signature.shape[1]
-    own = np.tile(signature[:1], (count, 1))
-    own[slot, np.arange(m)] = signature
-    return own, None if count == 1 else slot * m + np.arange(m)
 
 
 def total(busy: Busy) -> Column:
@@ -216,14 +227,27 @@ class Pricer:
         """Return alpha and beta by the role's own slots and sharding, (A, s, m, 1), and how to gather to its group."""
         key = (role, kind)
         if key not in self._lines:
-            if role not in self._own:
-                slots = self.spaces.slots(GROUP_OF[role])
-                self._own[role] = own_slots(self.placements.slot_signatures[role][:slots, self.block.sharding])
-            signature, index = self._own[role]
+            signature, index = self._own_slots(role)
             alpha, beta, lines, _ = self.links.lines(role, kind)
             used = int(lines[signature].max())
             self._lines[key] = (alpha[:used, signature, None], beta[:used, signature, None], index)
         return self._lines[key]
+
+    def _own_slots(self, role: str) -> tuple[Index, Index | None]:
+        """Return the signatures of a role's own slots in this block, (s, m), and the flat index to its group's slots.
+
+        With one own slot, or as many as the group has, there is nothing to gather.
+        """
+        if role not in self._own:
+            at, slots = self.block.sharding, self.spaces.slots(GROUP_OF[role])
+            own = self.links.own(role)
+            count = int(own.sizes[at].max())
+            if count >= slots:
+                self._own[role] = (self.placements.slot_signatures[role][:slots, at], None)
+            else:
+                flat = own.slot[:slots, at] * len(at) + np.arange(len(at))
+                self._own[role] = (own.signature[:count, at], None if count == 1 else flat)
+        return self._own[role]
 
     def _choice(self, node: Choice) -> Cost:
         allowed = self.allows.get(node.name)
