@@ -182,7 +182,7 @@ class StepModel:
             stages = tuple(pricer.spaces.to_all(pricer.add(a, b)) for a, b in zip(own, around, strict=True))
             stage_s = tuple(self.problem.scheduler.seconds(busy, self.problem.overlap) for busy in stages)
             if hand_over_s is not ZERO:
-                stage_s = tuple(alone + times[c, -1] * hand_over_s for c, alone in enumerate(stage_s))
+                stage_s = tuple(plus(alone, hand_over_s, times[c, -1]) for c, alone in enumerate(stage_s))
             one_s = self._pipelined(stage_s, counts, micro)
             step_s = one_s if step_s is ZERO else np.minimum(step_s, one_s)
             if self.record:
@@ -195,7 +195,7 @@ class StepModel:
             return stage_s[0]
         slowest, through = stage_s[0], stage_s[0] * counts[0]
         for alone, count in zip(stage_s[1:], counts[1:], strict=False):
-            slowest = np.maximum(slowest, np.where(count > 0, alone, 0.0))
+            slowest = np.maximum(slowest, alone if count.all() else np.where(count > 0, alone, 0.0))
             through = through + alone * count
         if self.problem.workload.phase == "prefill":
             filled: Column = through + (micro - 1) * slowest
@@ -221,7 +221,17 @@ def _weighted(pricer: Pricer, costs: list[Cost], times: Column) -> Cost:
     """Return the sum of segments' costs, each `times` its row of occurrences."""
     cost = NOTHING
     for one, count in zip(costs, times, strict=False):
-        if one is not NOTHING and count.any():
-            scaled = Busy(*(x if x is ZERO else x * count for x in one.busy))
-            cost = pricer.add(cost, Cost(scaled, one.space))
+        if one is NOTHING or not count.any():
+            continue
+        scaled = (
+            one if (count == 1).all() else Cost(Busy(*(x if x is ZERO else x * count for x in one.busy)), one.space)
+        )
+        cost = pricer.add(cost, scaled)
     return cost
+
+
+def plus(a: Column, b: Column, times: Column) -> Column:
+    """Return a + times b; `times` is 0 or 1 throughout where it can be."""
+    if not times.any():
+        return a
+    return a + b if (times == 1).all() else a + times * b

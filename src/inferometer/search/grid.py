@@ -7,7 +7,7 @@ import numpy as np
 from inferometer.estimate.candidates import Block, Index, Placements, pairs_of
 from inferometer.graph.ops import Column, Mask
 
-LEAST_BATCHES, MOST_BATCHES = 48, 384
+LEAST_BATCHES, MOST_BATCHES = 48, 512
 ROWS = 3 << 14
 """Rows a search aims at: batches a sharding are as many as that leaves each one, between the two limits."""
 BLOCK_CANDIDATES = 3 << 14
@@ -22,7 +22,7 @@ def batches_each(n_shardings: int) -> int:
     """Return how many batches each sharding is priced at.
 
     >>> batches_each(84), batches_each(500), batches_each(2000)
-    (384, 98, 48)
+    (512, 98, 48)
     """
     return min(max(ROWS // max(n_shardings, 1), LEAST_BATCHES), MOST_BATCHES)
 
