@@ -29,7 +29,7 @@ from inferometer.search.share import can_share, start
 OBJECTIVES = ("tok_per_s_per_chip", "tok_per_s", "tok_per_s_per_user", "ttft")
 
 
-WORTH_SHARING = 200_000
+WORTH_SHARING = 400_000
 """Candidates from which a second process pays for its start."""
 
 
