@@ -3,6 +3,7 @@
 from itertools import product
 from math import prod
 
+import msgspec
 import numpy as np
 import pytest
 from blocks.made_up import axis, model
@@ -174,3 +175,11 @@ def test_stages_experts_and_context_shards_have_limits():
     assert "engine-refuses-ep" in broken(fp8_experts(256), find_engine("vllm"), tp=4, ep=2, etp=2)
     assert "experts-not-divisible" in broken(fp8_experts(256), find_engine("vllm"), tp=6, ep=6)
     assert "engine-refuses-dcp" in broken(heads(8, 8), find_engine("vllm"), tp=8, dcp=2)
+
+
+def test_an_engine_that_pads_the_vocabulary_divides_it():
+    """96 heads and a vocabulary of 151552 = 64 x 2368: 2368 x 64 is no multiple of 6 (vllm issue 31474)."""
+    spec = msgspec.structs.replace(heads(96, 96), vocab=151552)
+    assert broken(spec, find_engine("vllm"), tp=6) == {"vocabulary-not-divisible"}
+    assert broken(spec, find_engine("vllm"), tp=8) == set()
+    assert broken(spec, tp=6) == set()

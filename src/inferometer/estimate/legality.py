@@ -32,6 +32,10 @@ def broken_rules(model: ModelSpec, engine: EngineSpec, sizes: Sizes) -> list[Rul
         ),
         Rule("dcp-not-divisor", sizes["tp"] % sizes["dcp"] != 0, "DCP must divide TP"),
     ]
+    if engine.vocab_multiple:
+        padded = -(-model.vocab // engine.vocab_multiple) * engine.vocab_multiple
+        advice = f"{engine.id} wants TP to divide the vocabulary of {model.vocab}, padded to {padded}"
+        rules.append(Rule("vocabulary-not-divisible", padded % sizes["tp"] != 0, advice))
     for mixer in model.mixers:
         rules += _mixer_rules(mixer, engine, sizes)
     for ffn in model.ffns:

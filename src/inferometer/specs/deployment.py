@@ -80,6 +80,8 @@ class EngineSpec(Spec, frozen=True, kw_only=True):
     """EP must divide the experts."""
     block_aligned: bool = False
     """Shards of a block-quantised weight must end on a block."""
+    vocab_multiple: int = 0
+    """TP must divide the vocabulary padded to a multiple of this; 0: any TP."""
     dcp_within_replication: bool = False
     """DCP may only use the ranks that would else hold copies of a kv head."""
     ep_spans_stage: bool = False

@@ -120,3 +120,7 @@ class ModelSpec(Spec, frozen=True, kw_only=True):
         for index, layer in enumerate(self.layers):
             if not 0 <= layer.mixer < len(self.mixers) or not 0 <= layer.ffn < len(self.ffns):
                 raise ValueError(f"layer {index} of {self.name!r} points at a block that does not exist")
+        if {layer.mixer for layer in self.layers} != set(range(len(self.mixers))):
+            raise ValueError(f"model {self.name!r} lists a mixer that no layer uses")
+        if {layer.ffn for layer in self.layers} != set(range(len(self.ffns))):
+            raise ValueError(f"model {self.name!r} lists a feed-forward that no layer uses")
