@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from blocks.made_up import axis, decode, machine, model, prefill
 
-from inferometer.cost.backend import backend_names, create_backend
+from inferometer.cost.registry import backend_names, create_backend
 from inferometer.errors import InferometerError, UnknownNameError
 from inferometer.estimate.estimate import estimate, make_problem
 from inferometer.specs.deployment import Deployment, Sizes

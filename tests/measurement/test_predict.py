@@ -10,7 +10,7 @@ import pytest
 from measurement.rows import dialect_text
 
 from inferometer.catalog.loader import build_machine, find_chip
-from inferometer.cost.backend import create_backend
+from inferometer.cost.registry import create_backend
 from inferometer.estimate.estimate import estimate, make_problem
 from inferometer.measurement.models import stored_model
 from inferometer.measurement.passes import Pricer

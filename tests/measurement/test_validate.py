@@ -4,7 +4,7 @@ import time
 import pytest
 from measurement.rows import dialect_text
 
-from inferometer.cost.backend import create_backend
+from inferometer.cost.registry import create_backend
 from inferometer.cost.roofline import BAND_FILE
 from inferometer.errors import InferometerError
 from inferometer.measurement.fit_band import COMMAND, fit_band

@@ -1,17 +1,10 @@
-"""What a cost backend is, and how one is found. A backend turns counts and a chip into time, nothing else."""
+"""What a cost backend is: it turns counts and a chip into time, nothing else."""
 
-from functools import cache
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from inferometer.cost.groups import LinkRate
-from inferometer.errors import InferometerError, unknown_name
 from inferometer.graph.ops import Column, OpKind, Work
 from inferometer.specs.hardware import Axis, ChipSpec
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoints
-
-GROUP = "inferometer.backends"
 
 
 class Support(NamedTuple):
@@ -74,36 +67,3 @@ class BackendFactory(Protocol):
     def __call__(self, calibration: object | None) -> CostBackend:
         """Return a backend for a calibration (None: its own)."""
         ...
-
-
-def _installed() -> "EntryPoints":
-    """Return the backends that installed distributions register; only asked for by name, as the scan takes 30 ms."""
-    from importlib.metadata import entry_points  # noqa: PLC0415 (it loads email, sockets and archives)
-
-    return entry_points(group=GROUP)
-
-
-@cache
-def backend_names() -> tuple[str, ...]:
-    """Return the backends that are installed, in order of name."""
-    return tuple(sorted({"roofline", *(p.name for p in _installed())}))
-
-
-def create_backend(name: str, calibration: object | None = None) -> CostBackend:
-    """Return the backend called `name`.
-
-    Raises UnknownNameError for a name that no installed distribution registers, and InferometerError for an
-    entry point that cannot be loaded.
-    """
-    if name == "roofline":
-        from inferometer.cost.roofline import create  # noqa: PLC0415 (the module needs this protocol)
-
-        return create(calibration)
-    for point in _installed():
-        if point.name == name:
-            try:
-                factory: BackendFactory = point.load()
-            except Exception as error:
-                raise InferometerError(f"backend {name!r} ({point.value}) cannot be loaded: {error}") from error
-            return factory(calibration)
-    raise unknown_name("backend", name, backend_names())

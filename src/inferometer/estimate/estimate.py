@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from inferometer.blocks.model import is_moe
-from inferometer.cost.backend import CostBackend, create_backend
+from inferometer.cost.backend import CostBackend
+from inferometer.cost.registry import create_backend
 from inferometer.cost.schedulers import Overlap, find_scheduler
 from inferometer.errors import InferometerError
 from inferometer.estimate.candidates import GROUP_OF, Block, Placements, Shardings, make_shardings, pairs_of

@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from inferometer.cost.backend import Band, CostBackend, create_backend
+from inferometer.cost.backend import Band, CostBackend
+from inferometer.cost.registry import create_backend
 from inferometer.errors import InferometerError, unknown_name
 from inferometer.measurement.models import chip_of
 from inferometer.measurement.passes import Pricer

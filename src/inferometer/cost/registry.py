@@ -1,0 +1,44 @@
+"""How a backend is found: our own by name, others through entry points of group `inferometer.backends`."""
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from inferometer.cost import roofline
+from inferometer.cost.backend import BackendFactory, CostBackend
+from inferometer.errors import InferometerError, unknown_name
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
+
+GROUP = "inferometer.backends"
+
+
+def _installed() -> "EntryPoints":
+    """Return the backends that installed distributions register; only asked for by name, as the scan takes 30 ms."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 (it loads email, sockets and archives)
+
+    return entry_points(group=GROUP)
+
+
+@cache
+def backend_names() -> tuple[str, ...]:
+    """Return the backends that are installed, in order of name."""
+    return tuple(sorted({"roofline", *(p.name for p in _installed())}))
+
+
+def create_backend(name: str, calibration: object | None = None) -> CostBackend:
+    """Return the backend called `name`.
+
+    Raises UnknownNameError for a name that no installed distribution registers, and InferometerError for an
+    entry point that cannot be loaded.
+    """
+    if name == "roofline":
+        return roofline.create(calibration)
+    for point in _installed():
+        if point.name == name:
+            try:
+                factory: BackendFactory = point.load()
+            except Exception as error:
+                raise InferometerError(f"backend {name!r} ({point.value}) cannot be loaded: {error}") from error
+            return factory(calibration)
+    raise unknown_name("backend", name, backend_names())
