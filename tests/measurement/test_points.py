@@ -175,3 +175,11 @@ def test_too_many_cells_are_refused(tmp_path):
     (tmp_path / "own.csv").write_text(dialect_text({}).rstrip("\n") + ",more\n", encoding="utf-8")
     with pytest.raises(InferometerError, match="line 2: more cells than columns"):
         read_points(tmp_path / "own.csv")
+
+
+def test_a_metric_may_go_by_the_name_we_print(tmp_path):
+    names = [{"metric": "e2e_latency", "value": "0.25"}, {"metric": "output_tok_per_s", "value": "9"}]
+    (tmp_path / "own.csv").write_text(dialect_text({}, *names), encoding="utf-8")
+    theirs, time, rate = read_points(tmp_path / "own.csv")
+    assert time.value_s == theirs.value_s == 0.25
+    assert (rate.metric, rate.value_tok_per_s) == ("output_tok_per_s", 9)

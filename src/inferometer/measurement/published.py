@@ -1,7 +1,7 @@
 """The dialect in which measurements are collected, and its way into our columns.
 
 Milliseconds and tok/s in a column `value`, whose unit the metric's name says; source, date and notes on every row.
-A user's own measurements come in this dialect or in ours.
+A user's own measurements come in this dialect or in ours; a metric may go by our name there too, in our unit.
 """
 
 from collections.abc import Iterable, Mapping
@@ -112,14 +112,15 @@ def to_own(
 
 
 def _own_row(row: Mapping[str, str], where: str) -> dict[str, str]:
-    if row["metric"] not in METRICS:
-        raise unknown_name(f"metric ({where})", row["metric"], METRICS)
-    metric = METRICS[row["metric"]]
+    spelled = row["metric"]
+    if spelled not in METRICS and spelled not in METRIC_UNITS:
+        raise unknown_name(f"metric ({where})", spelled, METRICS)
+    metric = METRICS.get(spelled, spelled)
     own = dict.fromkeys(POINT_COLUMNS, "") | {ours: row.get(theirs, "") for ours, theirs in COLUMNS.items()}
-    if METRIC_UNITS[metric] == "s":
+    if METRIC_UNITS[metric] == "s" and spelled not in METRIC_UNITS:
         value = {"value_s": to_seconds(row["value"], f"{where}: value")}
     else:
-        value = {"value_tok_per_s": row["value"]}
+        value = {"value_s" if METRIC_UNITS[metric] == "s" else "value_tok_per_s": row["value"]}
     return own | {"metric": metric} | value
 
 
