@@ -216,3 +216,29 @@ def test_levels_and_machines_must_match():
              "reduces": "no", "wrap_multiple": "0"}  # fmt: skip
     with pytest.raises(InferometerError, match="neither yes nor no"):
         machines_from_rows([machine], [level], [])
+
+
+def test_one_node_of_a_machine_without_a_network_is_itself():
+    assert axes("m3-max", "1x1") == axes("m3-max")
+    with pytest.raises(InferometerError, match="no more chips than 1"):
+        build_machine("m3-max", "1x2")
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("h200", "8x2"), "8x2"),
+        (("hgx-h200", "8x2"), "8x2"),
+        (("gcp-a3-high", "8x2"), "gcp-a3-high 8x2"),
+        (("a3-highgpu-8g", "8x2"), "a3-highgpu-8g 8x2"),
+        (("h100", "p5.48xlarge"), "p5.48xlarge"),
+        (("P5.48xlarge",), "p5.48xlarge 8x1"),
+    ],
+)
+def test_what_is_not_the_usual_machine_is_named(words, name):
+    assert build_machine(*words).name == name
+
+
+def test_aliases_are_suggested():
+    with pytest.raises(UnknownNameError, match="did you mean 'h100-sxm5'"):
+        build_machine("h100-smx5")

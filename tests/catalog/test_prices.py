@@ -3,7 +3,8 @@ import re
 import pytest
 
 from inferometer.catalog.chips import load_chips
-from inferometer.catalog.prices import choose_price, default_price, load_prices, prices_for, prices_from_rows
+from inferometer.catalog.prices import choose_price, default_price, load_prices, prices_for, prices_from_rows, quote
+from inferometer.catalog.slices import build_machine
 from inferometer.errors import InferometerError, UnknownNameError
 from inferometer.specs.hardware import Price
 
@@ -50,10 +51,39 @@ def test_what_no_price_matches_is_said():
         default_price("h100-sxm", provider="AWSS")
     with pytest.raises(UnknownNameError, match="unknown tier"):
         default_price("h100-sxm", tier="free")
-    with pytest.raises(InferometerError, match="no price of tpu-v5p for AWS; known: GCP"):
-        default_price("tpu-v5p", provider="AWS")
+    assert default_price("tpu-v5p", provider="AWS") is None
+    assert "no price of tpu-v5p for AWS" in quote(build_machine("tpu-v5p"), "AWS", None, None).note
     assert default_price("tpu-v7x") is None
     assert prices_for("nothing") == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "price", "instance", "note"),
+    [
+        ("p5.48xlarge", 6.88, "p5.48xlarge", ""),
+        ("a3-highgpu-8g", 10.55, "a3-highgpu-8g", ""),
+        ("aws-p5", 6.88, "p5.48xlarge", ""),
+        ("a3-megagpu-8g", 10.55, "a3-highgpu-8g", "assumed: a3-megagpu-8g has no price of its own"),
+        ("gpu_1x_h100_sxm5", 4.29, "gpu_1x_h100_sxm5", ""),
+        ("h100", 2.95, "gpu-h100-sxm_8gpu", ""),
+        ("hgx-h100", 2.95, "gpu-h100-sxm_8gpu", ""),
+    ],
+)
+def test_an_instance_is_priced_where_it_is_let(name, price, instance, note):
+    found = quote(build_machine(name), None, None, None)
+    assert (found.price.usd_per_chip_hour, found.price.instance, found.note) == (price, instance, note)
+
+
+def test_an_instance_without_any_price_has_none():
+    assert quote(build_machine("u-p6e-gb200x72"), None, None, None) == (None, "no price of gb200-nvl72 for AWS")
+
+
+def test_another_provider_than_the_instance_s_is_refused():
+    with pytest.raises(InferometerError, match=r"p5\.48xlarge is let by AWS"):
+        quote(build_machine("p5.48xlarge"), "Nebius", None, None)
+    with pytest.raises(UnknownNameError):
+        quote(build_machine("p5.48xlarge"), "Nebbius", None, None)
+    assert quote(build_machine("p5.48xlarge"), "aws", None, "spot").price.tier == "spot"
 
 
 @pytest.mark.parametrize("change", [{"date": "recently"}, {"date": "2026-1"}, {"price": "free"}, {"unit": "GB"}])

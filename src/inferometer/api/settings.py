@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import TypedDict, get_args
 
-from inferometer.catalog.loader import default_price, find_engine
+from inferometer.catalog.loader import Quote, default_price, find_engine, quote
 from inferometer.cost.schedulers import Overlap, parse_overlap
 from inferometer.errors import InferometerError, unknown_name
 from inferometer.estimate.estimate import make_problem
@@ -96,6 +96,14 @@ class Terms:
         price = default_price(chip_id, self.provider, self.region, self.tier)
         return (None if price is None else price.usd_per_chip_hour), price_label(price)
 
+    def quote(self, machine: Machine) -> tuple[float | None, str, str]:
+        """Return dollars of a chip of `machine` and hour, where they come from, and what to know about them."""
+        if self.usd_per_chip_hour is not None:
+            return self.usd_per_chip_hour, "given", ""
+        quoted: Quote = quote(machine, self.provider, self.region, self.tier)
+        price = quoted.price
+        return (None if price is None else price.usd_per_chip_hour), price_label(price), quoted.note
+
 
 def settle(settings: Settings, by: str | None = None) -> Terms:
     """Return the terms of a question; ordering `by` ttft asks for prefill unless a phase was given.
@@ -108,6 +116,7 @@ def settle(settings: Settings, by: str | None = None) -> Terms:
     if price is not None and not 0 <= price < math.inf:
         raise InferometerError(f"--usd-per-chip-hour {price}: a price is 0 or more")
     text = settings.get("overlap")
+    _check_apart(settings)
     return Terms(
         workload=work,
         engine=_chosen(settings.get("engine"), DEFAULT_ENGINE, "engine", assumed),
@@ -121,6 +130,15 @@ def settle(settings: Settings, by: str | None = None) -> Terms:
         tier=settings.get("tier"),
         assumed=assumed,
     )
+
+
+def _check_apart(settings: Settings) -> None:
+    """Refuse settings that contradict each other."""
+    chosen = [f"--{name}" for name in ("provider", "region", "tier") if settings.get(name) is not None]
+    if settings.get("usd_per_chip_hour") is not None and chosen:
+        raise InferometerError(f"--usd-per-chip-hour is the price, {' and '.join(chosen)} would look it up: give one")
+    if settings.get("overlap") is not None and settings.get("scheduler") == "serial":
+        raise InferometerError("--scheduler serial overlaps nothing; leave --overlap or --scheduler serial out")
 
 
 def check_batch(batch: int | None) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from inferometer.catalog.names import name_index, resolve
+from inferometer.catalog.names import close_names, name_index, resolve
 from inferometer.catalog.tables import Row, read_table, split_names
 from inferometer.catalog.userfile import convert, in_si, is_file_name, quantity, read_user_file
 from inferometer.errors import InferometerError, unknown_name
@@ -117,7 +117,7 @@ def find_chip(name: str) -> ChipSpec:
         return chip_file(name)
     ident = resolve("chip", name, chip_index())
     if ident is None:
-        raise unknown_name("chip", name, load_chips())
+        raise unknown_name("chip", name, [*load_chips(), *close_names(name, chip_index())])
     return load_chips()[ident]
 
 

@@ -4,11 +4,12 @@ from inferometer.catalog.chips import chip_file, find_chip, load_chips
 from inferometer.catalog.engines import find_engine, load_engines
 from inferometer.catalog.machines import find_machine, load_machines, machine_file
 from inferometer.catalog.presets import Preset, preset_config, preset_ids
-from inferometer.catalog.prices import default_price, load_prices, prices_for
+from inferometer.catalog.prices import Quote, default_price, load_prices, prices_for, quote
 from inferometer.catalog.slices import build_machine
 
 __all__ = [
     "Preset",
+    "Quote",
     "build_machine",
     "chip_file",
     "default_price",
@@ -23,4 +24,5 @@ __all__ = [
     "preset_config",
     "preset_ids",
     "prices_for",
+    "quote",
 ]

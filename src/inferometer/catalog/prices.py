@@ -3,10 +3,12 @@
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import NamedTuple
 
+from inferometer.catalog.machines import load_instances
 from inferometer.catalog.tables import Row, read_table, yes
 from inferometer.errors import InferometerError, unknown_name
-from inferometer.specs.hardware import Price
+from inferometer.specs.hardware import Machine, Price
 from inferometer.units import parse_quantity
 
 ON_DEMAND = "on-demand"
@@ -57,8 +59,8 @@ def default_price(
 
     The cheapest on-demand row of a provider that is no marketplace, else the cheapest row of all; `provider`,
     `region` and `tier` narrow the choice first, and a marketplace named as provider counts as one.
-    Raises UnknownNameError for a provider, region or tier no price has, InferometerError where the chip has
-    prices but none that matches.
+    None too where the chip has prices but none that matches. Raises UnknownNameError for a provider, region or tier
+    that no price has.
 
     >>> price = default_price("h100-sxm")
     >>> price.provider, price.tier, price.usd_per_chip_hour
@@ -71,17 +73,70 @@ def choose_price(
     prices: tuple[Price, ...], chip_id: str, provider: str | None, region: str | None, tier: str | None
 ) -> Price | None:
     """As `default_price`, among `prices`."""
-    _check_known("provider", provider, {p.provider for p in prices})
-    _check_known("region", region, {p.region for p in prices})
-    _check_known("tier", tier, {p.tier for p in prices})
-    own = [p for p in prices if p.chip == chip_id]
-    rows = [p for p in own if _matches(p, provider, region, tier)]
-    if own and not rows:
-        asked = ", ".join(v for v in (provider, region, tier) if v)
-        have = sorted({f"{p.provider} {p.region} {p.tier}" for p in own})
-        raise InferometerError(f"no price of {chip_id} for {asked}; known: {'; '.join(have)}")
+    _check_asked(prices, provider, region, tier)
+    return _cheapest(prices, chip_id, provider, region, tier)
+
+
+def _cheapest(
+    prices: Iterable[Price], chip_id: str, provider: str | None, region: str | None, tier: str | None
+) -> Price | None:
+    rows = [p for p in prices if p.chip == chip_id and _matches(p, provider, region, tier)]
     usual = [p for p in rows if p.tier == ON_DEMAND and (provider or not p.marketplace)]
     return min(usual or rows, key=lambda p: p.usd_per_chip_hour, default=None)
+
+
+class Quote(NamedTuple):
+    """What a chip of a machine costs, and what to know about it."""
+
+    price: Price | None
+    note: str = ""
+    """Why there is none, or why it is another instance's."""
+
+
+def quote(machine: Machine, provider: str | None, region: str | None, tier: str | None) -> Quote:
+    """Return the price to take for a chip of `machine`, narrowed by provider, region and tier.
+
+    A named cloud instance takes its own rows, else its provider's rows of the chip; a machine that one provider lets
+    takes that provider's. Raises InferometerError where `provider` is another one, UnknownNameError as `default_price`.
+
+    >>> from inferometer.catalog.slices import build_machine
+    >>> quote(build_machine("p5.48xlarge"), None, None, None).price.provider
+    'AWS'
+    """
+    asked = (provider, region, tier)
+    prices = load_prices()
+    _check_asked(prices, *asked)
+    chip, product = machine.chip, machine.product
+    owner = None if product in ("", chip.default_machine) else provider_of(product)
+    if owner is None:
+        price = _cheapest(prices, chip.id, *asked)
+        return Quote(price, _missing(chip.id, asked) if price is None else "")
+    if provider is not None and not _same(owner, provider):
+        raise InferometerError(f"--provider {provider}: {product} is let by {owner}; leave --provider out")
+    names = {one.name for one in load_instances().values() if product in (one.name, one.machine)}
+    own = _cheapest((p for p in prices if p.instance in names), chip.id, owner, region, tier)
+    if own is not None:
+        return Quote(own)
+    price = _cheapest(prices, chip.id, owner, region, tier)
+    if price is None:
+        return Quote(None, _missing(chip.id, (owner, region, tier)))
+    return Quote(price, f"assumed: {product} has no price of its own")
+
+
+def _missing(chip_id: str, asked: tuple[str | None, ...]) -> str:
+    words = ", ".join(word for word in asked if word)
+    return f"no price of {chip_id} for {words}" if words else ""
+
+
+def provider_of(product: str) -> str | None:
+    """Return who lets a cloud instance or a machine; None where nobody or several do.
+
+    >>> provider_of("p5.48xlarge"), provider_of("gcp-a3-high"), provider_of("hgx-h100")
+    ('AWS', 'GCP', None)
+    """
+    owners = {one.provider for one in load_instances().values() if one.name == product}
+    owners = owners or {one.provider for one in load_instances().values() if one.machine == product}
+    return owners.pop() if len(owners) == 1 else None
 
 
 def _matches(price: Price, provider: str | None, region: str | None, tier: str | None) -> bool:
@@ -94,6 +149,13 @@ def _matches(price: Price, provider: str | None, region: str | None, tier: str |
 
 def _same(a: str, b: str) -> bool:
     return a.lower().replace(" ", "-") == b.strip().lower().replace(" ", "-")
+
+
+def _check_asked(prices: Iterable[Price], provider: str | None, region: str | None, tier: str | None) -> None:
+    known = tuple(prices)
+    _check_known("provider", provider, {p.provider for p in known})
+    _check_known("region", region, {p.region for p in known})
+    _check_known("tier", tier, {p.tier for p in known})
 
 
 def _check_known(kind: str, value: str | None, known: set[str]) -> None:

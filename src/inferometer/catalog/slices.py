@@ -55,7 +55,13 @@ def build_machine(chip_name: str, machine_text: str | None = None, n_chips: int 
         text = text if named and n_chips is None and text else "x".join(str(s) for s in sizes)
     elif spec.torus and len(sizes) == 1:
         sizes = _spread(spec, sizes[0])
-    return Machine(chip=chip, fabric=Fabric(axes=_axes(spec, _fit(spec, sizes, text))), label=text)
+    instance = None if named is None else load_instances().get(plain_name(named))
+    return Machine(
+        chip=chip,
+        fabric=Fabric(axes=_axes(spec, _fit(spec, sizes, text))),
+        label=text,
+        product=spec.id if instance is None else instance.name,
+    )
 
 
 def parse_sizes(text: str) -> tuple[int, ...] | None:
@@ -96,7 +102,8 @@ def _subject(name: str) -> tuple[ChipSpec, MachineSpec | None, str | None]:
     if resolve("chip", name, chip_index()) is not None:
         return find_chip(name), None, None
     if resolve("machine", plain_name(name), machine_index()) is None:
-        raise unknown_name("chip", name, [*load_chips(), *close_names(name, machine_index())])
+        near = [*close_names(name, chip_index()), *close_names(name, machine_index())]
+        raise unknown_name("chip", name, [*load_chips(), *near])
     spec = find_machine(name)
     if spec.chip not in load_chips():
         raise InferometerError(f"machine {spec.id} carries any chip; name a chip first")
@@ -158,6 +165,8 @@ def _factorings(n: int, parts: int, least: int = 1) -> list[tuple[int, ...]]:
 def _fit(spec: MachineSpec, sizes: tuple[int, ...], text: str) -> tuple[int, ...]:
     """Return one size a level, 1 where none was given; refuse what the machine does not hold."""
     levels = spec.levels
+    while not spec.torus and len(sizes) > len(levels) and sizes[-1] == 1:
+        sizes = sizes[:-1]  # one node of a machine that is no part of a cluster
     form = "a slice of up to" if spec.torus else "chips x nodes up to" if len(levels) > 1 else "no more chips than"
     limits = "x".join(str(level.max_size) for level in levels)
     full = sizes + (1,) * (len(levels) - len(sizes))

@@ -92,6 +92,15 @@ class Machine(Spec, frozen=True, kw_only=True):
     fabric: Fabric
     label: str
     """As the user wrote it: `8x2`, `4x4x8`."""
+    product: str = ""
+    """Id of the machine, or the cloud instance named; empty where nobody said."""
+
+    @property
+    def name(self) -> str:
+        """What it is called beside its chip: `8x2`; with the product where that is not the chip's usual machine."""
+        if self.product in ("", self.chip.default_machine, self.label):
+            return self.label
+        return f"{self.product} {self.label}"
 
 
 class Price(Spec, frozen=True, kw_only=True):
