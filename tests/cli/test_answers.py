@@ -42,6 +42,133 @@ def test_search_prints_the_command_that_explains_its_winner():
     assert inferometer(*command[1:]).status == 0
 
 
+def explain_line(done):
+    """The command a search prints, its words without the program's."""
+    return done.out.splitlines()[-1].split()[1:]
+
+
+def test_the_command_names_the_machine_as_typed(tmp_path):
+    box = tmp_path / "box.toml"
+    box.write_text(
+        'id = "box"\nchip = "h100-sxm"\n[[levels]]\nname = "nvlink"\ngeometry = "switch"\nmax_size = 8\n'
+        'bytes_per_s = "900 GB/s"\nlatency_s = "1 us"\n'
+    )
+    for chip in (f"{box},l40s", "a3-highgpu-8g,l40s", "l40s,p5.48xlarge"):
+        words = ("search", "llama-3.1-70b", chip, "8", "--top", "1")
+        (row,) = inferometer(*words, "--json").rows
+        command = explain_line(inferometer(*words))
+        assert command[2] in chip.split(",")
+        (again,) = inferometer(*command, "--json").rows
+        assert (again["machine"], again["step_s"]) == (row["machine"], row["step_s"])
+
+
+def test_machines_of_one_chip_are_told_apart():
+    words = ("search", "llama-3.1-70b", "a3-highgpu-8g,p5.48xlarge,h100", "8x2", "--top", "40")
+    done = inferometer(*words)
+    heads = [line for line in done.out.splitlines() if line.startswith("h100-sxm ")]
+    assert [line.split(" (")[0] for line in heads] == [
+        "h100-sxm a3-highgpu-8g 8x2",
+        "h100-sxm p5.48xlarge 8x2",
+        "h100-sxm 8x2",
+    ]
+    rows = inferometer(*words, "--json").rows
+    assert {row["machine"] for row in rows} == {"a3-highgpu-8g 8x2", "p5.48xlarge 8x2", "8x2"}
+    assert {row["price_source"].split()[0] for row in rows} == {"GCP", "AWS", "Nebius"}
+    table = done.out.partition("─\n")[2].partition("\n\n")[0]
+    listed = [line.split()[1] for line in table.splitlines() if line[:2].strip().isdecimal()]
+    assert set(listed) == {"a3-highgpu-8g", "p5.48xlarge", "h100-sxm"}
+
+
+def test_a_chip_without_the_price_asked_for_has_none():
+    done = inferometer("search", "llama-3.1-8b", "h200,mi300x", "8x1", "--provider", "AWS", "--top", "40", "--json")
+    by_chip = {row["chip"]: row for row in done.rows}
+    assert by_chip["h200-sxm"]["price_source"].startswith("AWS")
+    assert by_chip["mi300x"]["price_source"] == "none"
+    assert "no-price" in {note["name"] for note in by_chip["mi300x"]["diagnostics"]}
+    for words in (("--provider", "AWS"), ("--tier", "spot"), ("--region", "us-east-1")):
+        rows = inferometer("chips", *words, "--json").rows
+        assert {row["usd_per_chip_hour"] is None for row in rows} == {True, False}
+
+
+def test_the_tiers_that_help_names_exist():
+    assert "on-demand, spot, lowest-listed or marketplace" in " ".join(inferometer("chips", "--help").out.split())
+    for tier in ("on-demand", "spot", "lowest-listed", "marketplace"):
+        assert inferometer("chips", "--tier", tier, "--json").status == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--context 5000 --isl 100", "--isl not used"),
+        ("--phase prefill --osl 100", "--osl not used"),
+    ],
+)
+def test_what_changes_nothing_is_said(words, said):
+    for verb in ("search", "explain"):
+        done = inferometer(verb, "llama-3.1-8b", "h100", *words.split(), "--json")
+        assert done.status == 0
+        assert said in done.err
+        assert done.err.count("\n") == 1
+
+
+def test_the_nearest_batch_that_fits_is_printed():
+    done = inferometer("search", "llama-3.1-8b", "h200", "1x1", "--batch", "100", "--json")
+    (row,) = done.rows
+    assert done.status == 1
+    assert row["feasible"]
+    assert row["batch"] == row["resident_sequences"] < 100
+    assert f"the most that fits is --batch-size {row['batch']}" in done.err
+    explained = inferometer("explain", "llama-3.1-8b", "h200", "1x1", "--batch", "100")
+    assert explained.status == 1
+    assert f"the most that fits is --batch-size {row['batch']}" in explained.err
+    assert inferometer("explain", "llama-3.1-8b", "h200", "1x1", "--batch", str(row["batch"])).status == 0
+
+
+def test_a_sharding_that_is_not_legal_is_a_row_with_its_reason():
+    done = inferometer("search", "qwen2-0.5b", "h200", "8x1", "-tp", "8", "--json")
+    assert done.status == 1
+    (row,) = done.rows
+    assert row["sizes"]["tp"] == 8
+    assert not row["feasible"]
+    assert "heads-not-divisible: TP must divide the 14 attention heads" in row["reasons"]
+
+
+def test_how_many_chips_would_hold_it_is_said():
+    done = inferometer("search", "llama-3.1-405b", "h100", "2x1")
+    assert done.status == 1
+    assert done.err.endswith("16 chips would hold it: 8x2\n")
+    assert inferometer("search", "llama-3.1-405b", "h100", "8x2").status == 0
+
+
+def test_a_band_that_published_runs_leave_is_noted():
+    (row,) = inferometer("explain", "llama-3.1-8b", "mi300x", "--json").rows
+    (note,) = [one for one in row["diagnostics"] if one["name"] == "band-too-narrow"]
+    assert "x16.2" in note["text"]
+    (other,) = inferometer("explain", "llama-3.1-8b", "h100", "--json").rows
+    assert "band-too-narrow" not in {one["name"] for one in other["diagnostics"]}
+
+
+@pytest.mark.parametrize("width", ["40", "60"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "models",
+        "chips --model deepseek-v3",
+        "search deepseek-v3 h200,b200 8x2",
+        "explain deepseek-v3 gb200-nvl72 32x1 --sizes DPA=16,TP=2,EP=32 --batch 512",
+        "params deepseek-v3",
+    ],
+)
+def test_narrow_tables_lose_columns_and_cut_no_number(words, width, monkeypatch):
+    wide = inferometer(*words.split()).out
+    monkeypatch.setenv("COLUMNS", width)
+    done = inferometer(*words.split())
+    assert done.status == 0
+    assert "…" not in done.out
+    assert "too narrow for: " in done.out or not words.startswith(("chips", "explain"))
+    assert "too narrow for" not in wide
+
+
 def test_defaults_are_said():
     done = inferometer("search", "deepseek-v3", "h200", "8x2")
     said = " ".join(done.out.split())
@@ -165,7 +292,9 @@ def test_a_broken_pipe_is_no_noise():
     ) as process:
         process.stdout.close()
         said = process.stderr.read()
+        status = process.wait()
     assert not said
+    assert status == 0
 
 
 def test_an_interrupt_ends_with_130(monkeypatch):

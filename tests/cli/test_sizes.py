@@ -46,6 +46,7 @@ def test_nothing_given_is_tensor_parallel():
         (EngineFlags(tensor=8, enable_expert=True), True, Sizes(tp=8, ep=8)),
         (EngineFlags(tensor=1, data=8, enable_expert=True), True, Sizes(dpa=8, ep=8)),
         (EngineFlags(tensor=1, data=8), True, Sizes(dpa=8, ep=1, etp=8)),
+        (EngineFlags(tensor=4, data=2, expert=8, enable_expert=True), True, Sizes(dpa=2, tp=4, ep=8)),
         (EngineFlags(tensor=4, data=2, expert=4), True, Sizes(dpa=2, tp=4, ep=4, etp=2)),
         (EngineFlags(tensor=4, pipeline=2, decode_context=2), True, Sizes(pp=2, tp=4, etp=4, dcp=2)),
         (EngineFlags(tensor=4, data=2), False, Sizes(r=2, tp=4)),
@@ -67,3 +68,8 @@ def test_engine_spelling_for_experts_is_for_moe():
 )
 def test_chips_that_sizes_span(given, expected):
     assert chips_of(given) == expected
+
+
+def test_expert_parallel_twice_said_must_agree():
+    with pytest.raises(InferometerError, match="1 x 1 x 4 x 1 = 4, but the machine has 8 chips"):
+        fill_sizes(engine_sizes(EngineFlags(tensor=8, expert=4, enable_expert=True), moe=True), 8, moe=True)

@@ -1,17 +1,17 @@
 """From a name to a spec: presets, files, directories and the hub for models; the catalogue and files for machines."""
 
 import re
-from functools import lru_cache
+import shlex
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from inferometer.catalog.loader import build_machine, preset_config, preset_ids
-from inferometer.catalog.names import resolve
+from inferometer.catalog.names import close_names, resolve
 from inferometer.catalog.presets import preset_index
-from inferometer.errors import InferometerError, unknown_name
+from inferometer.errors import InferometerError, UnknownNameError, unknown_name
 from inferometer.ingest.config import CONFIG_NAME, SIDECAR_NAME, load_model_path, model_from_config
 from inferometer.ingest.quantization import quant_scheme
 from inferometer.ingest.read_json import one_line, read_json
@@ -25,6 +25,7 @@ KV_FORMATS = ("bf16", "fp16", "fp32", "fp8", "int8")
 HUB_TIMEOUT_S = 10.0
 
 _HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
+_HUB_URL = re.compile(r"https://huggingface\.co/([\w.-]+/[\w.-]+)(?:/tree/.*)?", re.ASCII)
 _KV_ALIASES = {"fp8_e5m2": "fp8", "e4m3": "fp8", "e5m2": "fp8"}
 
 
@@ -54,9 +55,12 @@ def in_formats(model: ModelSpec, quant: str | None, kv_cache_dtype: str | None) 
         model = quant_scheme(model, quant)
     if kv_cache_dtype is None or kv_cache_dtype == "auto":
         return model
-    wanted = find_format(_KV_ALIASES.get(kv_cache_dtype.lower(), kv_cache_dtype)).name
+    try:
+        wanted = find_format(_KV_ALIASES.get(kv_cache_dtype.lower(), kv_cache_dtype)).name
+    except UnknownNameError:
+        wanted = ""
     if wanted not in KV_FORMATS:
-        raise unknown_name("KV cache format", kv_cache_dtype, KV_FORMATS)
+        raise unknown_name("KV cache format", kv_cache_dtype[:40], (*KV_FORMATS, *_KV_ALIASES))
     return msgspec.structs.replace(model, kv_format=wanted)
 
 
@@ -86,7 +90,7 @@ def _named(name: str) -> ModelSpec:
     hub = _HUB_ID.fullmatch(text)
     if hub is not None:
         return _from_hub(hub[1], hub[2])
-    raise unknown_name("model", text[:80], preset_ids())
+    raise unknown_name("model", text[:80], [*preset_ids(), *close_names(text, preset_index())])
 
 
 def _is_path(text: str) -> bool:
@@ -124,7 +128,37 @@ def _fetch(hub: Any, repo: str, file: str, revision: str | None) -> str:
         raise InferometerError(f"{repo}: {file} cannot be read from the hub: {reason}") from None
 
 
-@lru_cache(maxsize=64)
-def served_name(name: str) -> str:
-    """Return what an engine is told to serve: a preset's hub id, else the placeholder MODEL."""
-    return preset_config(name).hub if name in preset_ids() else "MODEL"
+PLACEHOLDER = "MODEL"
+"""What an engine is told to serve where nobody named a checkpoint that is stored so."""
+
+
+class Served(NamedTuple):
+    """What an engine is told to serve."""
+
+    name: str
+    """Hub id, directory, or PLACEHOLDER."""
+    kv_format: str
+    """Format of the KV cache that the checkpoint asks for."""
+
+
+def served(model: ModelSpec, plain: ModelSpec) -> Served:
+    """Return the checkpoint that holds `model`: a preset's hub id, the directory of a file, else a placeholder.
+
+    `plain` is the model before it was put into other formats.
+    """
+    source = plain.source
+    try:
+        if model.name in preset_ids() and preset_config(model.name).source == source:
+            preset = preset_config(model.name)
+            stored = model_from_config(preset.config, name=preset.id, source=source, sidecar=preset.quant_sidecar)
+            name = preset.hub
+        elif (hub := _HUB_URL.fullmatch(source)) is not None:
+            same = msgspec.structs.replace(plain, kv_format=model.kv_format) == model
+            return Served(hub[1] if same else PLACEHOLDER, plain.kv_format)
+        else:
+            stored, path = load_model_path(Path(source)), Path(source)
+            name = str(path if path.is_dir() else path.parent if path.name == CONFIG_NAME else PLACEHOLDER)
+    except (InferometerError, OSError, ValueError):
+        return Served(PLACEHOLDER, plain.kv_format)
+    same = msgspec.structs.replace(stored, kv_format=model.kv_format) == model
+    return Served(shlex.quote(name) if same else PLACEHOLDER, stored.kv_format)

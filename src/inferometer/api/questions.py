@@ -5,16 +5,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Unpack
 
+from inferometer.api.launch import engine_fits
 from inferometer.api.limits import parse_slo
-from inferometer.api.load import in_formats, load_machine, load_model, served_name
+from inferometer.api.load import Served, in_formats, load_machine, load_model, served
+from inferometer.api.nearest import nearest
+from inferometer.api.notes import noted
 from inferometer.api.placing import parse_placement
 from inferometer.api.settings import Settings, Terms, check_batch, settle
-from inferometer.api.sizes import chips_of, fill_sizes, parse_sizes
+from inferometer.api.sizes import check_dense, chips_of, fill_sizes, parse_sizes
 from inferometer.blocks.model import is_moe
 from inferometer.errors import InferometerError
 from inferometer.estimate.estimate import estimate as estimate_one
-from inferometer.estimate.result import Diagnostic, Estimate
-from inferometer.estimate.step import Problem
+from inferometer.estimate.result import Estimate
 from inferometer.report.answer import Answer, Ranking
 from inferometer.search.result import Found, Progress, SearchResult, Slo
 from inferometer.search.search import search as search_one
@@ -63,7 +65,7 @@ def estimate(
     """
     check_batch(batch)
     terms = settle(settings)
-    spec = _model(model, settings)
+    spec, stored = _model(model, settings)
     given = _roles(sizes)
     where = _machine(machine, chips_of(given))
     problem = terms.problem(spec, where)
@@ -75,7 +77,7 @@ def estimate(
     if batch is None:
         terms.assumed["batch"] = "the most that fits"
     held = _held_to(priced, _slo(slo, terms))
-    return _answer(Found(problem=problem, estimate=held, score=0.0), terms, settings)
+    return _answer(Found(problem=problem, estimate=held, score=0.0), terms=terms, stored=stored, settings=settings)
 
 
 def search(
@@ -108,18 +110,36 @@ def search(
         raise InferometerError(f"--top {top}: must be 1 or more")
     terms = settle(settings, by)
     _check_order(by, terms, per_dollar=per_dollar)
-    spec = _model(model, settings)
+    spec, stored = _model(model, settings)
     given = _roles(sizes)
+    check_dense(given, moe=is_moe(spec))
     limits = _slo(slo, terms)
     listed = [machines] if isinstance(machines, Machine | str) else machines
-    results = []
-    for where in [_machine(one, chips_of(given)) for one in listed]:
-        problem = terms.problem(spec, where)
-        results.append(
-            search_one(problem, fixed=given, batch=batch, slo=limits, by=by, top=top, progress=progress),
-        )
-    answer = partial(_answer, terms=terms, settings=settings)
-    return _ranking(results, answer, by=by, per_dollar=per_dollar, top=top)
+    problems = [terms.problem(spec, where) for where in _each_once([_machine(one, chips_of(given)) for one in listed])]
+    for problem in problems:
+        terms.quote(problem.machine)
+    results, hints = [], []
+    for problem in problems:
+        result = search_one(problem, fixed=given, batch=batch, slo=limits, by=by, top=top, progress=progress)
+        if not result.found:
+            near = nearest(problem, result, fixed=given, batch=batch, slo=limits)
+            result = replace(result, nearest=near.found)
+            hints += [near.hint] if near.hint else []
+        results.append(result)
+    answer = partial(_answer, terms=terms, stored=stored, settings=settings)
+    return replace(_ranking(results, answer, by=by, per_dollar=per_dollar, top=top), hints=tuple(hints))
+
+
+def _each_once(machines: list[Machine]) -> list[Machine]:
+    """Return the machines; raises InferometerError where two are the same."""
+    for place, machine in enumerate(machines):
+        if any(one.fabric == machine.fabric and _same_chips(one, machine) for one in machines[:place]):
+            raise InferometerError(f"{machine.chip.id} {machine.name} is asked for twice; name each machine once")
+    return machines
+
+
+def _same_chips(one: Machine, other: Machine) -> bool:
+    return one.chip == other.chip and one.product == other.product
 
 
 def _ranking(
@@ -161,9 +181,11 @@ def _roles(sizes: Given) -> dict[str, int]:
     return parse_sizes(",".join(f"{role}={size}" for role, size in sizes.items())) if sizes else {}
 
 
-def _model(model: ModelSpec | str, settings: Settings) -> ModelSpec:
-    quant, kv = settings.get("quant"), settings.get("kv_cache_dtype")
-    return load_model(model, quant, kv) if isinstance(model, str) else in_formats(model, quant, kv)
+def _model(model: ModelSpec | str, settings: Settings) -> tuple[ModelSpec, Served]:
+    """Return the model in the formats asked for, and the checkpoint that holds it."""
+    plain = load_model(model) if isinstance(model, str) else model
+    spec = in_formats(plain, settings.get("quant"), settings.get("kv_cache_dtype"))
+    return spec, served(spec, plain)
 
 
 def _machine(machine: Machine | str, n_chips: int | None) -> Machine:
@@ -177,27 +199,21 @@ def _slo(slo: Slo | str | float | None, terms: Terms) -> Slo | None:
     return slo if slo is None or isinstance(slo, Slo) else parse_slo(str(slo), terms.workload.phase)
 
 
-def _answer(found: Found, terms: Terms, settings: Settings) -> Answer:
+def _answer(found: Found, *, terms: Terms, stored: Served, settings: Settings) -> Answer:
     problem = found.problem
     kept = {} if settings.get("kv_cache_dtype") else {"kv_cache_dtype": problem.model.kv_format}
-    usd_per_chip_hour, source = terms.price(problem.machine.chip.id)
+    usd_per_chip_hour, source, note = terms.quote(problem.machine)
     return Answer(
         problem=problem,
-        estimate=_noted(problem, found.estimate),
+        estimate=noted(problem, found.estimate, note),
         usd_per_chip_hour=usd_per_chip_hour,
         price_source=source,
+        price_note=note,
         assumed=terms.assumed | kept,
-        served_name="MODEL" if settings.get("quant") else served_name(problem.model.name),
+        served_name=stored.name,
+        served_kv_format=stored.kv_format,
+        engines=engine_fits(problem, found.estimate),
     )
-
-
-def _noted(problem: Problem, priced: Estimate) -> Estimate:
-    """Return the estimate with a note where sequences outgrow what the config states."""
-    longest = problem.model.max_context
-    if problem.max_length <= longest:
-        return priced
-    text = f"sequences reach {problem.max_length} tokens, {problem.model.name} states {longest}; shorten --isl or --osl"
-    return replace(priced, diagnostics=(*priced.diagnostics, Diagnostic(name="beyond-context", text=text)))
 
 
 def _held_to(priced: Estimate, slo: Slo | None) -> Estimate:

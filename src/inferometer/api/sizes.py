@@ -54,7 +54,7 @@ def engine_sizes(flags: EngineFlags, *, moe: bool) -> dict[str, int]:
     """Return the sizes that vLLM's flags pin, role -> size; empty where none is given.
 
     `-dp` is DPA for MoE and R for dense models. Experts are tensor parallel over the stage (EP = 1) unless
-    `--enable-expert-parallel` (ETP = 1) or `-ep N`.
+    `--enable-expert-parallel` (ETP = 1) or `-ep N`; with both, N is the whole stage.
 
     >>> engine_sizes(EngineFlags(tensor=2, data=8, enable_expert=True), moe=True)
     {'tp': 2, 'dpa': 8, 'etp': 1}
@@ -73,9 +73,17 @@ def engine_sizes(flags: EngineFlags, *, moe: bool) -> dict[str, int]:
         "ep": ("--expert-parallel-size", flags.expert),
     }
     found = {role: _whole(flag, str(size)) for role, (flag, size) in named.items() if size is not None}
-    if moe and flags.expert is None:
-        found |= {"etp": 1} if flags.enable_expert else {"ep": 1}
+    if moe and flags.enable_expert:
+        found["etp"] = 1
+    elif moe and flags.expert is None:
+        found["ep"] = 1
     return found
+
+
+def check_dense(given: Mapping[str, int], *, moe: bool) -> None:
+    """Refuse roles that a dense model does not have."""
+    if not moe and max(given.get(role, 1) for role in ("dpa", "ep", "etp")) > 1:
+        raise InferometerError("a dense model has DPA = EP = ETP = 1; write data parallel replicas as R")
 
 
 def fill_sizes(given: Mapping[str, int], n_chips: int, *, moe: bool) -> Sizes:
@@ -88,16 +96,17 @@ def fill_sizes(given: Mapping[str, int], n_chips: int, *, moe: bool) -> Sizes:
     Sizes(r=1, pp=1, dpa=16, tp=2, ep=32, etp=1, dcp=1)
     >>> fill_sizes({"ep": 8, "tp": 16}, 16, moe=True).etp
     2
-    >>> fill_sizes({"tp": 8}, 16, moe=False)
+    >>> fill_sizes({"tp": 8}, 12, moe=False)
     Traceback (most recent call last):
-    inferometer.errors.InferometerError: R x PP x DPA x TP = 1 x 1 x 1 x 8 = 8, but the machine has 16 chips
+    inferometer.errors.InferometerError: R x PP x DPA x TP = 1 x 1 x 1 x 8 = 8, but the machine has 12 chips
     """
     r, pp, dpa, dcp = (given.get(role, 1) for role in ("r", "pp", "dpa", "dcp"))
-    if not moe and max(dpa, given.get("ep", 1), given.get("etp", 1)) > 1:
-        raise InferometerError("a dense model has DPA = EP = ETP = 1; write data parallel replicas as R")
+    check_dense(given, moe=moe)
     stage = n_chips // (r * pp)
     tp = given.get("tp", stage // dpa)
-    _close("R x PP x DPA x TP", (r, pp, dpa, tp), n_chips, free="TP" if "tp" not in given else None)
+    times, rest = divmod(n_chips, max(r * pp * dpa * tp, 1))
+    more = "" if rest else _would_close(given, times, moe=moe)
+    _close("R x PP x DPA x TP", (r, pp, dpa, tp), n_chips, free="TP" if "tp" not in given else None, more=more)
     ep = etp = 1
     if moe:
         etp = given.get("etp", stage // given["ep"] if "ep" in given else 1)
@@ -123,7 +132,14 @@ def chips_of(given: Mapping[str, int]) -> int | None:
     return outer * max(attention, given.get("ep", 1) * given.get("etp", 1))
 
 
-def _close(names: str, sizes: tuple[int, ...], n_chips: int, *, free: str | None) -> None:
+def _would_close(given: Mapping[str, int], times: int, *, moe: bool) -> str:
+    """Return which role, `times` as large, would take the chips that are left."""
+    roles = [role for role in ("r", "pp", *(["dpa"] if moe else [])) if times > 1]
+    listed = [f"{role.upper()}={given.get(role, 1) * times}" for role in roles]
+    return f"; {', '.join(listed[:-1])} or {listed[-1]} would take them all" if listed else ""
+
+
+def _close(names: str, sizes: tuple[int, ...], n_chips: int, *, free: str | None, more: str = "") -> None:
     product = 1
     for size in sizes:
         product *= size
@@ -137,7 +153,7 @@ def _close(names: str, sizes: tuple[int, ...], n_chips: int, *, free: str | None
             f"{left} = {spelled} does not divide the {n_chips} chips of the machine, so no {free} fits"
         )
     spelled = " x ".join(str(size) for size in sizes)
-    raise InferometerError(f"{names} = {spelled} = {product}, but the machine has {n_chips} chips")
+    raise InferometerError(f"{names} = {spelled} = {product}, but the machine has {n_chips} chips{more}")
 
 
 def _whole(name: str, text: str) -> int:

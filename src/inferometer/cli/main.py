@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from inferometer.cli.options import VERBS, Options, command
+from inferometer.cli.options import VERBS, ClosedPipeError, Options, check_once, command
 from inferometer.errors import InferometerError
 
 NOT_FEASIBLE, BAD_INPUT, INTERRUPTED = 1, 2, 130
@@ -98,11 +98,12 @@ for _name, _verb in zip(VERBS, (search, top, explain, params, models, chips, val
 def main(arguments: list[str] | None = None) -> int:
     """Run a command line and return its exit status; what went wrong is one line on stderr."""
     try:
+        check_once(sys.argv[1:] if arguments is None else arguments)
         status = app(arguments, prog_name="inferometer", standalone_mode=False)
         sys.stdout.flush()
     except InferometerError as error:
         return _fail(str(error), BAD_INPUT)
-    except BrokenPipeError:
+    except (BrokenPipeError, ClosedPipeError):
         # Whoever read stdout has gone: say nothing, and keep the interpreter's last flush from saying it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

@@ -5,12 +5,14 @@ A verb names the fields it takes; `command` gives it a signature that typer read
 
 import inspect
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.models import OptionInfo
+
+from inferometer.errors import InferometerError
 
 
 def _option(*flags: str, text: str, metavar: str | None = None, panel: str | None = None) -> Any:
@@ -97,7 +99,9 @@ class Options:
     ] = None
     provider: Annotated[str | None, _option("--provider", metavar="NAME", text="Whose price.")] = None
     region: Annotated[str | None, _option("--region", metavar="NAME", text="Price of which region.")] = None
-    tier: Annotated[str | None, _option("--tier", metavar="NAME", text="on-demand, spot, reserved, ...")] = None
+    tier: Annotated[
+        str | None, _option("--tier", metavar="NAME", text="on-demand, spot, lowest-listed or marketplace.")
+    ] = None
     slo: Annotated[
         str | None, _option("--slo", metavar="LIMIT", text="20 (tok/s a user), tpot=50ms, or ttft=2s in prefill.")
     ] = None
@@ -113,6 +117,10 @@ class Options:
     progress: Annotated[bool, _option("--progress", text="Say on stderr how far it is, terminal or not.")] = False
     json: Annotated[bool, _option("--json", text="One JSON object a line.")] = False
     table: Annotated[bool, _option("--table", text="A table (default).")] = False
+
+
+class ClosedPipeError(Exception):
+    """Whoever read stdout has gone. No OSError: click would end the process with 1 for that."""
 
 
 REQUIRED = ("model", "chip")
@@ -154,6 +162,29 @@ def flags(field: str) -> tuple[str, ...]:
     return tuple(flag for flag in (info.default, *(info.param_decls or ())) if isinstance(flag, str))
 
 
+def check_once(arguments: Sequence[str]) -> None:
+    """Raise InferometerError where an option that takes a value is given twice: only the last would count."""
+    verb = next((word for word in arguments if word in VERBS), None)
+    if verb is None:
+        return
+    spellings = {flag: field for field in VERBS[verb] for flag in flags(field)}
+    switches = {field.name for field in fields(Options) if field.default is False}
+    seen: set[str] = set()
+    words = iter(arguments)
+    for word in words:
+        if word == "--":
+            return
+        name, equals, _ = word.partition("=")
+        field = spellings.get(name)
+        if field is None or field in switches:
+            continue
+        if field in seen:
+            raise InferometerError(f"{flags(field)[0]} is given twice")
+        seen.add(field)
+        if not equals:
+            next(words, None)
+
+
 def spelled(verb: str, options: Options) -> str:
     """Return the command line of `verb` that says `options`; fields that the verb does not take are left out."""
     words = ["inferometer", verb]
@@ -181,7 +212,10 @@ def command(app: typer.Typer, name: str, verb: Callable[[Options], None]) -> Non
     ]
 
     def call(**typed: Any) -> None:
-        verb(Options(**typed))
+        try:
+            verb(Options(**typed))
+        except BrokenPipeError as error:
+            raise ClosedPipeError from error
 
     vars(call)["__signature__"] = inspect.Signature(parameters)
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -1,6 +1,7 @@
 """The verbs about deployments: search, top, explain."""
 
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 
 import typer
@@ -13,7 +14,7 @@ from inferometer.cli.options import Options, spelled
 from inferometer.cli.progress import Reporter
 from inferometer.errors import InferometerError
 from inferometer.report.answer import Answer, Ranking
-from inferometer.report.row import deployment_row, dumps, explain_row
+from inferometer.report.row import deployment_row, dumps, explain_row, resident_sequences
 from inferometer.specs.hardware import Machine
 from inferometer.specs.model import ModelSpec
 
@@ -29,9 +30,11 @@ def search(options: Options, *, top: int) -> None:
     model = load_model(options.model)
     sizes = role_sizes(options, model)
     reporter = Reporter(always=options.progress)
+    named = machines(options, sizes)
+    say_unused(options)
     ranking = api.search(
         model,
-        machines(options, sizes),
+        list(named.values()),
         sizes=sizes,
         batch=options.batch_size,
         slo=options.slo,
@@ -45,7 +48,7 @@ def search(options: Options, *, top: int) -> None:
     if options.json:
         _print_rows(ranking)
     else:
-        _print_table(ranking, options)
+        _print_table(ranking, options, named)
     if not ranking.answers:
         _say_nearest(ranking)
         raise typer.Exit(NOT_FEASIBLE)
@@ -56,9 +59,10 @@ def explain(options: Options) -> None:
     check_output(options)
     model = load_model(options.model)
     sizes = role_sizes(options, model)
-    (machine, *more) = machines(options, sizes)
+    (machine, *more) = machines(options, sizes).values()
     if more:
         raise InferometerError("explain takes one CHIP; search takes several")
+    say_unused(options)
     answer = api.estimate(
         model,
         machine,
@@ -76,7 +80,7 @@ def explain(options: Options) -> None:
 
         print_explanation(Page(), answer)
     if not answer.estimate.feasible:
-        say("not feasible: " + "; ".join(answer.estimate.reasons))
+        say("not feasible: " + "; ".join((*answer.estimate.reasons, *_room(answer))))
         raise typer.Exit(NOT_FEASIBLE)
 
 
@@ -125,12 +129,30 @@ def role_sizes(options: Options, model: ModelSpec) -> dict[str, int]:
     return parse_sizes(options.sizes)
 
 
-def machines(options: Options, sizes: dict[str, int]) -> list[Machine]:
-    """Return the machine of each CHIP; without MACHINE as many chips as the sizes span."""
+def machines(options: Options, sizes: dict[str, int]) -> dict[str, Machine]:
+    """Return the machine of each CHIP as typed; without MACHINE it has as many chips as the sizes span."""
     names = [name.strip() for name in options.chip.split(",")]
     if not all(names) or len(names) > MAX_MACHINES:
         raise InferometerError(f"CHIP {options.chip[:80]!r}: one name, or up to {MAX_MACHINES} with commas between")
-    return [load_machine(name, options.machine, None if options.machine else chips_of(sizes)) for name in names]
+    if repeated := next((name for name in names if names.count(name) > 1), None):
+        raise InferometerError(f"CHIP {options.chip[:80]!r} names {repeated} twice")
+    return {name: load_machine(name, options.machine, None if options.machine else chips_of(sizes)) for name in names}
+
+
+def say_unused(options: Options) -> None:
+    """Say which options change nothing beside the others."""
+    lengths = [name for name, value in (("--isl", options.isl), ("--osl", options.osl)) if value is not None]
+    if options.context is not None and lengths:
+        say(f"{' and '.join(lengths)} not used: --context {options.context} replaces the lengths of a request")
+    elif options.osl is not None and (options.phase == "prefill" or (options.phase is None and options.by == "ttft")):
+        say("--osl not used: a prefill writes no answer")
+
+
+def _room(answer: Answer) -> list[str]:
+    """Return the batch that does fit, where only the batch does not."""
+    room = resident_sequences(answer)
+    too_many = any(reason.startswith("batch-does-not-fit") for reason in answer.estimate.reasons)
+    return [f"the most that fits is --batch-size {room}"] if too_many and room else []
 
 
 def out(line: str) -> None:
@@ -148,7 +170,7 @@ def _print_rows(ranking: Ranking) -> None:
         out(dumps(deployment_row(answer)))
 
 
-def _print_table(ranking: Ranking, options: Options) -> None:
+def _print_table(ranking: Ranking, options: Options, named: Mapping[str, Machine]) -> None:
     from inferometer.report.tables import Page, lost_text, question_lines, ranking_table
     from inferometer.report.text import assumed_text
 
@@ -168,17 +190,17 @@ def _print_table(ranking: Ranking, options: Options) -> None:
         best = ranking.answers[0]
         page.show(*(f"row 1 has {note.name}: {note.text}" for note in best.estimate.diagnostics))
         page.show("row 1 in full:")
-        page.copyable(f"  {_explain_command(best, options)}")
+        page.copyable(f"  {_explain_command(best, options, named)}")
     say(f"{ranking.seconds:.2f} s")
 
 
-def _explain_command(best: Answer, options: Options) -> str:
+def _explain_command(best: Answer, options: Options, named: Mapping[str, Machine]) -> str:
     """Return the command that explains a row: what was typed, with the row's own machine, sizes and batch."""
     from inferometer.report.text import sizes_flag
 
     asked = replace(
         options,
-        chip=options.chip if "," not in options.chip else best.problem.machine.chip.id,
+        chip=next(name for name, machine in named.items() if machine == best.problem.machine),
         batch_size=best.estimate.batch,
         sizes=sizes_flag(best.estimate.sizes),
         phase="prefill" if best.problem.workload.phase == "prefill" else options.phase,
@@ -201,7 +223,8 @@ def _say_nearest(ranking: Ranking) -> None:
         say(f"nothing is feasible: all {ranking.shardings} shardings are lost ({lost})")
     for near in ranking.nearest:
         priced = near.estimate
-        say(
-            f"nothing is feasible; nearest on {machine_text(near.problem)}: {sizes_flag(priced.sizes)},"
-            f" batch {priced.batch}: {'; '.join(priced.reasons)}"
-        )
+        why = "; ".join(priced.reasons) or "which is feasible"
+        at = f"{machine_text(near.problem)}: {sizes_flag(priced.sizes)}, batch {priced.batch}"
+        say(f"nothing is feasible{' as asked' * priced.feasible}; nearest on {at}: {why}")
+    for hint in ranking.hints:
+        say(hint)

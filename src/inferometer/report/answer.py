@@ -1,13 +1,23 @@
 """One answer: a deployment priced, with what it costs and what nobody chose."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from inferometer.estimate.result import Estimate
 from inferometer.estimate.step import Problem
 from inferometer.search.result import SearchResult
 from inferometer.serving.rates import Rates, rates
+
+
+class EngineFit(NamedTuple):
+    """Whether an engine can run a deployment."""
+
+    refused: tuple[str, ...]
+    """`rule: advice` of each rule that keeps it from it."""
+    differs: tuple[str, ...]
+    """What was priced that it does otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,8 +30,14 @@ class Answer:
     price_source: str
     assumed: Mapping[str, str]
     """What nobody chose, name -> value as shown."""
+    price_note: str = ""
+    """Why there is no price, or whose it is."""
     served_name: str = "MODEL"
     """What an engine is told to serve."""
+    served_kv_format: str = ""
+    """Format of the KV cache that it asks for; empty where nobody knows."""
+    engines: Mapping[str, "EngineFit"] = field(default_factory=dict)
+    """Engine -> whether it can run this."""
 
     @cached_property
     def rates(self) -> Rates:
@@ -43,11 +59,13 @@ class Ranking:
     best: tuple[Answer, ...]
     """Of each machine where something is feasible, the best."""
     nearest: tuple[Answer, ...]
-    """Where nothing is feasible: of each machine, the deployment that misses by least."""
+    """Where nothing is feasible: of each machine, what is with another batch, else what misses by least."""
     results: tuple[SearchResult, ...]
     """One a machine."""
     by: str
     per_dollar: bool
+    hints: tuple[str, ...] = ()
+    """Where nothing is feasible: what would be."""
 
     @property
     def lost(self) -> dict[str, int]:

@@ -26,6 +26,10 @@ MOST_BEATEN = 3
 """Losing plans a Choice lists in full."""
 
 
+COMMANDS = ("vllm serve", "python -m sglang")
+"""How a line begins that is for copying, and so is never broken."""
+
+
 def print_explanation(page: Page, answer: Answer) -> None:
     """Print the whole view, top down: the answer first, then what it is made of."""
     for part in (_header(answer), _memory(answer), *_ops(answer), _choices(answer)):
@@ -33,7 +37,10 @@ def print_explanation(page: Page, answer: Answer) -> None:
         page.show()
     for lines in _flags(answer):
         for line in lines:
-            page.copyable(line)
+            if line.startswith(COMMANDS):
+                page.copyable(line)
+            else:
+                page.show(line)
         page.show()
     for note in _notes(answer):
         page.show(note)
@@ -181,8 +188,10 @@ def _beaten(beaten: Sequence[tuple[str, float]]) -> str:
 
 def _flags(answer: Answer) -> Iterator[list[str]]:
     for flags in launch_flags(answer):
-        first = flags.command or f"{flags.engine} cannot run this deployment:"
-        yield [first, *(f"  {note}" for note in flags.notes)]
+        if flags.command is None:
+            yield [f"{flags.engine} cannot run this deployment: {note}" for note in flags.notes]
+        else:
+            yield [flags.command, *(f"  {note}" for note in flags.notes)]
 
 
 def _notes(answer: Answer) -> Iterator[str]:

@@ -8,6 +8,7 @@ experts of the stage; --max-running-requests counts all DP ranks; --dcp-size is 
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from inferometer.blocks.model import is_moe
@@ -15,8 +16,17 @@ from inferometer.report.answer import Answer
 from inferometer.specs.deployment import Sizes
 from inferometer.specs.model import Mla
 
-KV_FLAGS = {"fp8": "fp8_e4m3", "bf16": "auto", "fp16": "auto", "fp32": "auto"}
-"""KV format -> value of --kv-cache-dtype; auto leaves the flag out."""
+KV_FLAGS = {"fp8": "fp8_e4m3", "bf16": "bfloat16"}
+"""KV format -> value of --kv-cache-dtype."""
+
+ALL2ALL = {"expanded": "deepep_low_latency", "coalesced": "deepep_high_throughput"}
+"""Exchange priced -> vLLM's backend: a copy a chosen expert, or a copy a distinct rank (vllm/config/parallel.py)."""
+
+DEEPEP_MODES = {"expanded": "low_latency", "coalesced": "normal"}
+"""Exchange priced -> SGLang's --deepep-mode (docs.sglang.io advanced_features/expert_parallelism)."""
+
+OTHER_FRONT_ENDS = {"Google": "TPUs", "Apple": "Apple GPUs"}
+"""Vendor -> chips that neither engine's CUDA and ROCm servers run on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +47,7 @@ def launch_flags(answer: Answer) -> tuple[LaunchFlags, ...]:
 
 def _vllm(answer: Answer) -> LaunchFlags:
     sizes, moe = answer.estimate.sizes, is_moe(answer.problem.model)
-    reasons = _shared_reasons(answer)
-    if moe and sizes.etp > 1 and sizes.ep > 1:
-        reasons.append(f"EP={sizes.ep} with ETP={sizes.etp}: experts are either expert or tensor parallel, not both")
+    reasons = _reasons(answer, "vllm")
     if reasons:
         return LaunchFlags(engine="vllm", command=None, servers=sizes.r, notes=tuple(reasons))
     flags = {
@@ -47,7 +55,9 @@ def _vllm(answer: Answer) -> LaunchFlags:
         "--pipeline-parallel-size": sizes.pp if sizes.pp > 1 else None,
         "--data-parallel-size": sizes.dpa if sizes.dpa > 1 else None,
         "--enable-expert-parallel": "" if moe and sizes.ep > 1 else None,
+        "--all2all-backend": ALL2ALL.get(_exchange(answer)) if _trades(answer) and sizes.dpa > 1 else None,
         "--decode-context-parallel-size": sizes.dcp if sizes.dcp > 1 else None,
+        "--dcp-comm-backend": "a2a" if _taken(answer, "dcp-combine") == "exchange" else None,
         "--max-model-len": answer.problem.max_length,
         "--max-num-seqs": _each(answer, sizes.r * sizes.dpa),
         "--gpu-memory-utilization": _memory_share(answer),
@@ -57,13 +67,13 @@ def _vllm(answer: Answer) -> LaunchFlags:
         engine="vllm",
         command=_spelled(f"vllm serve {answer.served_name}", flags),
         servers=sizes.r,
-        notes=_notes(answer, sizes),
+        notes=(*_notes(answer, sizes), *_vllm_notes(answer)),
     )
 
 
 def _sglang(answer: Answer) -> LaunchFlags:
     sizes, moe = answer.estimate.sizes, is_moe(answer.problem.model)
-    reasons = _shared_reasons(answer)
+    reasons = _reasons(answer, "sglang")
     if sizes.dcp > 1 and not all(isinstance(m, Mla) for m in answer.problem.model.mixers):
         reasons.append(f"DCP={sizes.dcp}: --dcp-size is for MLA")
     if reasons:
@@ -74,6 +84,8 @@ def _sglang(answer: Answer) -> LaunchFlags:
         "--dp-size": sizes.dpa if sizes.dpa > 1 else None,
         "--enable-dp-attention": "" if sizes.dpa > 1 else None,
         "--ep-size": sizes.ep if moe and sizes.ep > 1 else None,
+        "--moe-a2a-backend": "deepep" if _trades(answer) and sizes.etp == 1 else None,
+        "--deepep-mode": DEEPEP_MODES.get(_exchange(answer)) if _trades(answer) and sizes.etp == 1 else None,
         "--dcp-size": sizes.dcp if sizes.dcp > 1 else None,
         "--context-length": answer.problem.max_length,
         "--max-running-requests": _each(answer, sizes.r),
@@ -81,18 +93,36 @@ def _sglang(answer: Answer) -> LaunchFlags:
         "--kv-cache-dtype": _kv(answer),
     }
     command = _spelled(f"python -m sglang.launch_server --model-path {answer.served_name}", flags)
-    return LaunchFlags(engine="sglang", command=command, servers=sizes.r, notes=_notes(answer, sizes))
+    return LaunchFlags(
+        engine="sglang", command=command, servers=sizes.r, notes=(*_notes(answer, sizes), *_sglang_notes(answer))
+    )
 
 
-def _shared_reasons(answer: Answer) -> list[str]:
-    """Return why neither engine can run the deployment."""
-    reasons = list(answer.estimate.reasons)
+def _reasons(answer: Answer, engine: str) -> list[str]:
+    """Return why an engine cannot run the deployment."""
+    fit = answer.engines.get(engine)
+    reasons = list(answer.estimate.reasons if fit is None else fit.refused)
     kv = answer.problem.model.kv_format
-    if kv not in KV_FLAGS:
+    if kv not in KV_FLAGS and kv != answer.served_kv_format:
         reasons.append(f"a {kv} KV cache has no --kv-cache-dtype")
-    if answer.problem.machine.chip.vendor == "Google":
-        reasons.append("TPUs are started by other front ends; the sizes carry over, these flags may not")
+    chips = OTHER_FRONT_ENDS.get(answer.problem.machine.chip.vendor)
+    if chips is not None:
+        reasons.append(f"{chips} are started by other front ends; the sizes carry over, these flags may not")
     return reasons
+
+
+def _taken(answer: Answer, name: str) -> str:
+    """Return the plan of a Choice; empty where there was none."""
+    return next((choice.plan for choice in answer.estimate.choices if choice.name == name), "")
+
+
+def _trades(answer: Answer) -> bool:
+    """Return whether tokens were priced as exchanged between the ranks of expert parallelism."""
+    return answer.estimate.sizes.ep > 1 and _taken(answer, "moe-dispatch") == "exchange"
+
+
+def _exchange(answer: Answer) -> str:
+    return _taken(answer, "moe-exchange").removesuffix("-etp-first")
 
 
 def _each(answer: Answer, ranks: int) -> int:
@@ -106,8 +136,9 @@ def _memory_share(answer: Answer) -> str:
 
 
 def _kv(answer: Answer) -> str | None:
-    value = KV_FLAGS[answer.problem.model.kv_format]
-    return None if value == "auto" else value
+    """Return the format to ask for; None where the checkpoint's own is what was priced."""
+    kv = answer.problem.model.kv_format
+    return None if kv == answer.served_kv_format and kv != "fp8" else KV_FLAGS[kv]
 
 
 def _notes(answer: Answer, sizes: Sizes) -> tuple[str, ...]:
@@ -118,7 +149,27 @@ def _notes(answer: Answer, sizes: Sizes) -> tuple[str, ...]:
         notes.append("spans nodes: add each engine's node, rank and address flags")
     if answer.problem.workload.phase == "prefill":
         notes.append("the batch is of prefill passes; a server that also decodes needs its own")
+    if answer.served_name == "MODEL":
+        notes.append("MODEL stands for a checkpoint stored as priced: its hub id or its directory")
     return tuple(notes)
+
+
+def _vllm_notes(answer: Answer) -> Iterator[str]:
+    fit = answer.engines.get("vllm")
+    yield from () if fit is None else fit.differs
+    if not _trades(answer):
+        return
+    if answer.estimate.sizes.dpa == 1:
+        yield "priced with an exchange of tokens; vLLM exchanges between data-parallel ranks only, here one"
+    elif answer.problem.machine.chip.vendor == "AMD":
+        yield "DeepEP is for NVIDIA: on AMD take the MoRI backend of the same kind"
+
+
+def _sglang_notes(answer: Answer) -> Iterator[str]:
+    if _trades(answer) and answer.estimate.sizes.etp > 1:
+        yield "priced with an exchange of tokens; DeepEP wants EP to be the whole stage, without it SGLang gathers"
+    if _taken(answer, "dcp-combine") == "gather-scatter":
+        yield "priced with context ranks that gather and scatter; SGLang exchanges instead"
 
 
 def _spelled(command: str, flags: dict[str, int | str | None]) -> str:

@@ -105,7 +105,7 @@ def _asked(answer: Answer) -> dict[str, Any]:
     return {
         "model": problem.model.name,
         "chip": problem.machine.chip.id,
-        "machine": problem.machine.label,
+        "machine": problem.machine.name,
         "n_chips": problem.machine.fabric.n_chips,
         "engine": problem.engine.id,
         "backend": problem.backend.name,

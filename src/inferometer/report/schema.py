@@ -49,7 +49,7 @@ DEPLOYMENT = (
     Field("id", "string", "", "short hash of what was asked and of the deployment"),
     Field("model", "string", "", "preset, or name of the config"),
     Field("chip", "string", "", "catalogue id"),
-    Field("machine", "string", "", "as written: 8x2, 4x4x4, an instance"),
+    Field("machine", "string", "", "as written: 8x2, 4x4x4; before it an instance, or what is not the usual machine"),
     Field("n_chips", "integer", "", "chips of the deployment"),
     Field("engine", "string", "", "name@version whose rules were kept; ideal keeps none"),
     Field("backend", "string", "", "what priced the operations"),

@@ -4,12 +4,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from inferometer.report.answer import Answer, Ranking
 from inferometer.report.text import count, machine_text, price_text, sizes_text
+from inferometer.specs.hardware import Machine
 
 GIB = 2.0**30
 
@@ -23,7 +25,8 @@ class Page(Console):
 
     def show(self, *parts: RenderableType) -> None:
         """Print parts one below the other; nothing is an empty line."""
-        for part in parts or ("",):
+        for given in parts or ("",):
+            part = narrowed(given, self.width) if isinstance(given, Table) and given.show_header else given
             if self.is_terminal:
                 self.print(part)
                 continue
@@ -56,12 +59,46 @@ def table(columns: Sequence[str], *, title: str | None = None) -> Table:
     return grid
 
 
+LEAST_TEXT = 10
+"""Columns to which a column of text may be folded."""
+
+
+def narrowed(grid: Table, width: int) -> Table:
+    """Return `grid` without the columns, from the right, that do not fit `width`: no number is ever cut.
+
+    The first column and one number stay. What is left out is said below.
+    """
+    columns = list(grid.columns)
+    needs = [_least_width(column) for column in columns]
+    gap = 2  # a blank of padding and one between columns
+    kept = len(columns)
+    while kept > FEWEST_COLUMNS and sum(needs[:kept]) + gap * (kept - 1) > width:
+        kept -= 1
+    if kept == len(columns):
+        return grid
+    left_out = ", ".join(" ".join(str(column.header).split()) for column in columns[kept:])
+    grid.columns = columns[:kept]
+    note = f"too narrow for: {left_out}"
+    grid.caption = f"{grid.caption}; {note}" if grid.caption else note
+    grid.caption_justify = "left"
+    return grid
+
+
+FEWEST_COLUMNS = 2
+
+
+def _least_width(column: Column) -> int:
+    lines = [line for cell in (column.header, *column.cells) for line in str(cell).splitlines()]
+    widest = max((cell_len(line) for line in lines), default=0)
+    return widest if column.no_wrap else min(widest, LEAST_TEXT)
+
+
 def ranking_table(ranking: Ranking) -> Table:
     """Return ranked deployments, one a line."""
     first = ranking.answers[0]
     decode = first.problem.workload.phase == "decode"
     several = len(ranking.results) > 1
-    heads = ["#", *(["|chip"] if several else []), "<sharding", "batch", "tok/s\n/chip"]
+    heads = ["#", *(["|machine"] if several else []), "<sharding", "batch", "tok/s\n/chip"]
     heads += ["tok/s\n/user", "TPOT\nms"] if decode else ["TTFT\nms"]
     heads += ["$ per M\noutput" if decode else "$ per M\nprompt", "memory\nGiB", "<bound"]
     grid = table(heads)
@@ -73,7 +110,7 @@ def ranking_table(ranking: Ranking) -> Table:
 def _ranked(answer: Answer, *, several: bool) -> list[str]:
     priced, rates = answer.estimate, answer.rates
     machine = answer.problem.machine
-    cells = [machine.chip.id] if several else []
+    cells = [_short_name(machine)] if several else []
     cells += [sizes_text(priced.sizes), f"{priced.batch:,}", count(rates.tok_per_s_per_chip)]
     if rates.tok_per_s_per_user is not None:
         cells.append(count(rates.tok_per_s_per_user))
@@ -89,14 +126,21 @@ def _ranked(answer: Answer, *, several: bool) -> list[str]:
     ]
 
 
+def _short_name(machine: Machine) -> str:
+    """Return the chip, or the product where that is not the chip's usual machine."""
+    usual = machine.product in ("", machine.chip.default_machine)
+    return machine.chip.id if usual else machine.product
+
+
 def question_lines(ranking: Ranking) -> list[str]:
     """Return what was asked: the model, and each machine with its price and, of several, its best."""
     problem = (*ranking.best, *ranking.nearest)[0].problem
     lines = [f"{problem.model.name}, {problem.workload.phase}"]
+    as_asked = "nothing is feasible as asked" if ranking.hints else "nothing is feasible"
     for best in ranking.best:
         reached = f"; best {count(best.rates.tok_per_s_per_chip)} tok/s/chip" if len(ranking.results) > 1 else ""
         lines.append(f"{machine_text(best.problem)}: {price_text(best)}{reached}")
-    return lines + [f"{machine_text(near.problem)}: nothing is feasible" for near in ranking.nearest]
+    return lines + [f"{machine_text(near.problem)}: {as_asked}" for near in ranking.nearest]
 
 
 def lost_text(ranking: Ranking) -> str:

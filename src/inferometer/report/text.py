@@ -68,16 +68,17 @@ def assumed_text(answer: Answer, **more: str) -> str:
 
 
 def machine_text(problem: Problem) -> str:
-    """Return chip, machine and chips."""
+    """Return chip, machine (its product where that is not the chip's usual one) and chips."""
     n = problem.machine.fabric.n_chips
-    return f"{problem.machine.chip.id} {problem.machine.label} ({n} chip{'s' if n > 1 else ''})"
+    return f"{problem.machine.chip.id} {problem.machine.name} ({n} chip{'s' if n > 1 else ''})"
 
 
 def price_text(answer: Answer) -> str:
     """Return the price of a chip and where it comes from."""
     if answer.usd_per_chip_hour is None:
-        return "no price known; give --usd-per-chip-hour"
-    return f"${answer.usd_per_chip_hour:,.2f} a chip-hour ({answer.price_source})"
+        return f"{answer.price_note or 'no price known'}; give --usd-per-chip-hour"
+    source = "; ".join(part for part in (answer.price_source, answer.price_note) if part)
+    return f"${answer.usd_per_chip_hour:,.2f} a chip-hour ({source})"
 
 
 def attention_text(model: ModelSpec) -> str:

@@ -1,0 +1,47 @@
+"""What to know about an answer that no single estimate can say: lengths, prices, how far the band holds."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from types import MappingProxyType
+
+from inferometer.cost.roofline import BAND_FILE
+from inferometer.estimate.result import Diagnostic, Estimate
+from inferometer.estimate.step import Problem
+
+
+def noted(problem: Problem, priced: Estimate, price_note: str) -> Estimate:
+    """Return the estimate with these notes among its diagnostics."""
+    return replace(priced, diagnostics=(*priced.diagnostics, *_notes(problem, price_note)))
+
+
+def _notes(problem: Problem, price_note: str) -> Iterator[Diagnostic]:
+    longest = problem.model.max_context
+    if problem.max_length > longest:
+        text = f"sequences reach {problem.max_length} tokens, {problem.model.name} states {longest}"
+        yield Diagnostic(name="beyond-context", text=f"{text}; shorten --isl or --osl")
+    if price_note:
+        name = "price-assumed" if price_note.startswith("assumed") else "no-price"
+        yield Diagnostic(name=name, text=price_note.removeprefix("assumed: "))
+    chip = problem.machine.chip.id
+    reached = slowest_runs().get(chip, 0.0) if problem.backend.name == "roofline" else 0.0
+    if reached > problem.backend.band().high:
+        high = problem.backend.band().high
+        text = f"the band ends at x{high:.3g}, p90 of all chips' runs; on {chip} published runs reach x{reached:.3g}"
+        yield Diagnostic(name="band-too-narrow", text=text)
+
+
+@cache
+def slowest_runs() -> Mapping[str, float]:
+    """Return chip -> p90 of measured over roofline time, of its slowest series of published runs.
+
+    >>> slowest_runs()["mi300x"] > 10
+    True
+    """
+    series = json.loads(BAND_FILE.read_text(encoding="utf-8"))["series"]
+    found: dict[str, float] = {}
+    for name, spread in series.items():
+        chip = name.rpartition(", ")[2]
+        found[chip] = max(found.get(chip, 0.0), float(spread["p90"]))
+    return MappingProxyType(found)
