@@ -117,7 +117,7 @@ def test_the_nearest_batch_that_fits_is_printed():
     assert done.status == 1
     assert row["feasible"]
     assert row["batch"] == row["resident_sequences"] < 100
-    assert f"the most that fits is --batch-size {row['batch']}" in done.err
+    assert f"h200-sxm 1x1: the most that fits is --batch-size {row['batch']}" in done.err
     explained = inferometer("explain", "llama-3.1-8b", "h200", "1x1", "--batch", "100")
     assert explained.status == 1
     assert f"the most that fits is --batch-size {row['batch']}" in explained.err

@@ -124,7 +124,8 @@ def search(
         if not result.found:
             near = nearest(problem, result, fixed=given, batch=batch, slo=limits)
             result = replace(result, nearest=near.found)
-            hints += [near.hint] if near.hint else []
+            machine = problem.machine
+            hints += [f"{machine.chip.id} {machine.name}: {near.hint}"] if near.hint else []
         results.append(result)
     answer = partial(_answer, terms=terms, stored=stored, settings=settings)
     return replace(_ranking(results, answer, by=by, per_dollar=per_dollar, top=top), hints=tuple(hints))

@@ -136,11 +136,12 @@ def question_lines(ranking: Ranking) -> list[str]:
     """Return what was asked: the model, and each machine with its price and, of several, its best."""
     problem = (*ranking.best, *ranking.nearest)[0].problem
     lines = [f"{problem.model.name}, {problem.workload.phase}"]
-    as_asked = "nothing is feasible as asked" if ranking.hints else "nothing is feasible"
     for best in ranking.best:
         reached = f"; best {count(best.rates.tok_per_s_per_chip)} tok/s/chip" if len(ranking.results) > 1 else ""
         lines.append(f"{machine_text(best.problem)}: {price_text(best)}{reached}")
-    return lines + [f"{machine_text(near.problem)}: {as_asked}" for near in ranking.nearest]
+    for near in ranking.nearest:
+        lines.append(f"{machine_text(near.problem)}: nothing is feasible{' as asked' * near.estimate.feasible}")
+    return lines
 
 
 def lost_text(ranking: Ranking) -> str:
