@@ -139,8 +139,10 @@ def question_lines(ranking: Ranking) -> list[str]:
     for best in ranking.best:
         reached = f"; best {count(best.rates.tok_per_s_per_chip)} tok/s/chip" if len(ranking.results) > 1 else ""
         lines.append(f"{machine_text(best.problem)}: {price_text(best)}{reached}")
-    for near in ranking.nearest:
-        lines.append(f"{machine_text(near.problem)}: nothing is feasible{' as asked' * near.estimate.feasible}")
+    lines += [
+        f"{machine_text(near.problem)}: nothing is feasible{' as asked' * near.estimate.feasible}"
+        for near in ranking.nearest
+    ]
     return lines
 
 
