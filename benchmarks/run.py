@@ -26,6 +26,8 @@ CASES = {
     "llama-3.1-70b h100 8x8": ("llama-3.1-70b", "h100", "8x8"),
     "deepseek-v3 h200 8x8": ("deepseek-v3", "h200", "8x8"),
     "deepseek-v3 tpu-v7 4x4x8": ("deepseek-v3", "tpu-v7", "4x4x8"),
+    "deepseek-v3 h200 8x512": ("deepseek-v3", "h200", "8x512"),
+    "deepseek-v3 tpu-v7 16x16x16": ("deepseek-v3", "tpu-v7", "16x16x16"),
 }
 RUNS = 5
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from inferometer.blocks.model import is_moe
 from inferometer.cost.backend import CostBackend
+from inferometer.cost.collectives import collective_lines, lower_envelope
 from inferometer.cost.registry import create_backend
 from inferometer.cost.schedulers import Overlap, find_scheduler
 from inferometer.errors import InferometerError
@@ -83,7 +84,14 @@ def find_candidates(problem: Problem, fixed: Mapping[str, int] | None = None) ->
     Raises InferometerError where the sizes fixed multiply to no sharding.
     """
     model = problem.model
-    sizes, placements = enumerate_space(problem.machine.fabric, moe=is_moe(model), fixed=fixed)
+    fabric = problem.machine.fabric
+    rates = [problem.backend.link(axis) for axis in fabric.axes]
+    sizes, placements = enumerate_space(
+        fabric,
+        moe=is_moe(model),
+        fixed=fixed,
+        lines=lambda kind, signature: lower_envelope(collective_lines(kind, signature, fabric, rates)),
+    )
     if not len(sizes["tp"]):
         wanted = ",".join(f"{role.upper()}={size}" for role, size in (fixed or {}).items())
         raise InferometerError(f"no sharding with {wanted} spans the chips of {problem.machine.label}")

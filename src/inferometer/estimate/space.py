@@ -15,11 +15,15 @@ import numpy as np
 
 from inferometer.cost.groups import Signature
 from inferometer.estimate.candidates import GROUPS, Index, Placements
+from inferometer.estimate.thin import Lines, thinned
 from inferometer.graph.ops import Column
 from inferometer.specs.hardware import Axis, Fabric
 
 FACTORS = ("dcp", "tpx", "dpa", "etp", "ep", "pp", "r")
 """What an assignment cuts an axis into; tpx is TP / DCP."""
+
+MOST_ASSIGNMENTS = 400_000
+"""Placements up to which all are listed; beyond, they are thinned (see `thin`)."""
 
 
 @cache
@@ -100,19 +104,29 @@ def _assignment_grid(fabric: Fabric, *, moe: bool, fixed: Mapping[str, int]) -> 
     return chosen
 
 
-def enumerate_space(
-    fabric: Fabric, *, moe: bool, fixed: Mapping[str, int] | None = None
-) -> tuple[dict[str, Column], Placements]:
-    """Return the sizes of every sharding, columns (m,), and all their placements.
+def n_assignments(fabric: Fabric, *, moe: bool) -> int:
+    """Return how many placements a full enumeration multiplies out, mirror images included."""
+    return prod(len(axis_assignments(axis.size, moe=moe)) for axis in fabric.axes)
 
-    `fixed` pins role sizes; roles left out are free. With nothing that fits, the columns are empty.
+
+def enumerate_space(
+    fabric: Fabric, *, moe: bool, fixed: Mapping[str, int] | None = None, lines: Lines | None = None
+) -> tuple[dict[str, Column], Placements]:
+    """Return the sizes of every sharding, columns (m,), and their placements.
+
+    `fixed` pins role sizes; roles left out are free. With nothing that fits, the columns are empty. All placements are
+    listed, but on fabrics with more than MOST_ASSIGNMENTS only those that `lines`, the collectives' costs, leave.
     """
-    chosen = _assignment_grid(fabric, moe=moe, fixed=fixed or {})
-    by_axis = []
-    for axis, index in zip(fabric.axes, chosen, strict=True):
-        table = axis_assignments(axis.size, moe=moe)[index]
-        by_axis.append({name: table[:, k] for k, name in enumerate(FACTORS)})
-    total = {name: prod((axis[name] for axis in by_axis), start=np.ones(len(chosen[0]), np.int64)) for name in FACTORS}
+    if lines is not None and n_assignments(fabric, moe=moe) > MOST_ASSIGNMENTS:
+        by_axis = thinned(fabric, moe=moe, fixed=fixed or {}, lines=lines, divisors=divisors)
+    else:
+        chosen = _assignment_grid(fabric, moe=moe, fixed=fixed or {})
+        by_axis = []
+        for axis, index in zip(fabric.axes, chosen, strict=True):
+            table = axis_assignments(axis.size, moe=moe)[index]
+            by_axis.append({name: table[:, k] for k, name in enumerate(FACTORS)})
+    n = len(by_axis[0]["r"])
+    total = {name: prod((axis[name] for axis in by_axis), start=np.ones(n, np.int64)) for name in FACTORS}
     sizes = {
         "r": total["r"],
         "pp": total["pp"],
