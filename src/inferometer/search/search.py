@@ -85,7 +85,7 @@ class Search:
         """Return how far the search has come."""
         best = float(self.best.score.max())
         return Progress(
-            machine=f"{self.problem.machine.chip.id} {self.problem.machine.label}",
+            machine=f"{self.problem.machine.chip.id} {self.problem.machine.name}",
             candidates=self.candidates,
             shardings_done=done,
             shardings=total,
