@@ -62,6 +62,16 @@ def shown(output: str) -> str:
     return "".join(f"{line.rstrip()}\n" for line in output.rstrip().splitlines())
 
 
+def cut(output: str, like: str) -> str:
+    """Output cut to as many lines as the page shows before a line `...`; whole where it has none.
+
+    >>> cut("a\\nb\\nc\\n", "x\\ny\\n...\\n")
+    'a\\nb\\n...\\n'
+    """
+    before, found, _ = like.partition("\n...\n")
+    return "".join(output.splitlines(keepends=True)[: before.count("\n") + 1]) + "...\n" if found else output
+
+
 def rewrite() -> None:
     """Put the present output below every command of the page. Raises CalledProcessError where one fails."""
     text = README.read_text(encoding="utf-8")
@@ -70,7 +80,7 @@ def rewrite() -> None:
         sys.stderr.write(done.stderr)
         done.check_returncode()
         before = f"$ {console.command}\n{console.output}"
-        text = text.replace(before, f"$ {console.command}\n{shown(done.stdout)}", 1)
+        text = text.replace(before, f"$ {console.command}\n{cut(shown(done.stdout), console.output)}", 1)
     README.write_text(text, encoding="utf-8")
 
 
