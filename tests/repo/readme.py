@@ -63,10 +63,10 @@ def shown(output: str) -> str:
 
 
 def cut(output: str, like: str) -> str:
-    """Output cut to as many lines as the page shows before a line `...`; whole where it has none.
+    r"""Output cut to as many lines as the page shows before a line `...`; whole where it has none.
 
-    >>> cut("a\\nb\\nc\\n", "x\\ny\\n...\\n")
-    'a\\nb\\n...\\n'
+    >>> cut("a\nb\nc\n", "x\ny\n...\n")
+    'a\nb\n...\n'
     """
     before, found, _ = like.partition("\n...\n")
     return "".join(output.splitlines(keepends=True)[: before.count("\n") + 1]) + "...\n" if found else output
