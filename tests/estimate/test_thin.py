@@ -7,12 +7,12 @@ import pytest
 from inferometer.catalog.loader import build_machine, preset_config
 from inferometer.cost.collectives import Line
 from inferometer.estimate import space
-from inferometer.estimate.estimate import estimate, make_problem
+from inferometer.estimate.estimate import estimate, make_problem, placement_steps
 from inferometer.estimate.space import divisors, n_assignments
 from inferometer.estimate.thin import Way, thinned, undominated
 from inferometer.ingest.config import model_from_config
 from inferometer.search.search import search
-from inferometer.specs.deployment import Deployment, Workload
+from inferometer.specs.deployment import Deployment, Sizes, Workload
 
 
 def problem(model, chip, machine, phase="decode"):
@@ -66,3 +66,16 @@ def test_a_winner_on_four_thousand_chips_equals_its_explanation():
     again = estimate(asked, Deployment(sizes=found.estimate.sizes, batch=found.estimate.batch))
     assert again == found.estimate
     assert prod((again.sizes.r, again.sizes.pp, again.sizes.dpa, again.sizes.tp)) == 16**3
+
+
+def test_every_placement_is_priced_and_the_estimate_takes_the_first():
+    asked = problem("qwen3-30b-a3b", "h200", "8x2")
+    deployment = Deployment(sizes=Sizes(dpa=4, tp=4, ep=8, etp=2), batch=64)
+    steps = placement_steps(asked, deployment)
+    got = estimate(asked, deployment)
+    assert len(steps) == got.placements_priced > 1
+    assert steps[0] == (got.placement, got.step_s)
+    assert [s for _, s in steps] == sorted(s for _, s in steps)
+    for placement, step_s in steps:
+        pinned = Deployment(sizes=deployment.sizes, batch=64, placement=placement)
+        assert estimate(asked, pinned).step_s == step_s

@@ -107,9 +107,12 @@ def test_explaining_a_winner_gives_its_row_exactly(case):
 
 @settings(max_examples=40)
 @given(tight(), st.integers(1, 500))
-def test_a_fixed_batch_is_kept(case, batch):
+def test_a_fixed_batch_is_kept_and_scored_as_it_is_explained(case, batch):
+    work, chips = case.problem.workload, case.problem.machine.fabric.n_chips
+    tokens = batch * (work.isl if work.phase == "prefill" else 1)
     for found in search(case.problem, batch=batch, top=3).found:
         assert found.estimate.batch == batch
+        assert found.score == tokens / (found.estimate.step_s * chips)
 
 
 @settings(max_examples=40)

@@ -124,6 +124,25 @@ def estimate(problem: Problem, deployment: Deployment) -> Estimate:
 
     Raises InferometerError where the sizes do not multiply to the machine's chips or a placement does not exist.
     """
+    found, row = _one(problem, deployment)
+    pair = None if deployment.placement is None else _matching(found.placements, deployment.placement)
+    return estimate_rows(problem, found, [row], pair)[0]
+
+
+def placement_steps(problem: Problem, deployment: Deployment) -> list[tuple[Placement, float]]:
+    """Return every placement of one deployment with its step time in seconds, fastest first.
+
+    The sizes and batch are those `estimate` takes; raises what it raises.
+    """
+    found, row = _one(problem, deployment)
+    step_s = _priced(problem, found, [row], None).step.step_s
+    pairs = range(int(found.placements.start[1]))
+    timed = [(placement_of(found.placements, 0, pair), pick(step_s, 0, pair)) for pair in pairs]
+    return sorted(timed, key=lambda each: each[1])
+
+
+def _one(problem: Problem, deployment: Deployment) -> tuple[Candidates, Row]:
+    """Return a deployment's sharding with all its placements, and its sequences in flight."""
     sizes = deployment.sizes
     moe = is_moe(problem.model)
     _check_products(sizes, problem.machine.fabric.n_chips, moe=moe)
@@ -133,32 +152,41 @@ def estimate(problem: Problem, deployment: Deployment) -> Estimate:
     found, _ = find_candidates(problem, {name: getattr(sizes, name) for name in names})
     if not len(found.shardings):
         raise InferometerError(f"sizes {_spelled(sizes)} cannot be placed on {problem.machine.label}")
-    ranks = sizes.r * sizes.dpa
     most = max(float(found.most[0]), 1.0)
-    batch = deployment.batch if deployment.batch is not None else int(min(most, 1 << 24)) * ranks
+    batch = deployment.batch if deployment.batch is not None else int(min(most, 1 << 24)) * sizes.r * sizes.dpa
     if batch < 1:
         raise InferometerError(f"batch {batch}: at least 1 sequence must be in flight")
-    pair = None if deployment.placement is None else _matching(found.placements, deployment.placement)
-    return estimate_rows(problem, found, [Row(0, batch)], pair)[0]
+    return found, Row(0, batch)
+
+
+class _Block(NamedTuple):
+    """Rows priced in one block, with what they were priced from."""
+
+    model: StepModel
+    step: Step
+    found: Candidates
+    block: Block
+
+
+def _priced(problem: Problem, found: Candidates, rows: Sequence[Row], pair: int | None) -> _Block:
+    at = np.array([row.sharding for row in rows], dtype=np.intp)
+    batch = np.array([float(row.batch) for row in rows])
+    sizes = {name: column[at] for name, column in found.shardings.sizes.items()}
+    sequences, in_flight = np.ceil(batch / (sizes["r"] * sizes["dpa"])), np.ceil(batch / sizes["r"])
+    pairs = pairs_of(at, found.placements) if pair is None else np.full((1, len(at)), pair, dtype=np.intp)
+    model = StepModel(problem=problem, shardings=found.shardings, placements=found.placements, record=True)
+    block = Block(at, sequences[:, None], pairs, in_flight[:, None])
+    return _Block(model, model.price(block), found, block)
 
 
 def estimate_rows(problem: Problem, found: Candidates, rows: Sequence[Row], pair: int | None = None) -> list[Estimate]:
     """Return the estimate of each row at its cheapest placement, or at `pair`: all rows priced as one block."""
     if not rows:
         return []
-    at = np.array([row.sharding for row in rows], dtype=np.intp)
-    ranks = (found.shardings.sizes["r"] * found.shardings.sizes["dpa"])[at]
-    sequences = np.ceil(np.array([float(row.batch) for row in rows]) / ranks)
-    pairs = pairs_of(at, found.placements) if pair is None else np.full((1, len(at)), pair, dtype=np.intp)
-    model = StepModel(problem=problem, shardings=found.shardings, placements=found.placements, record=True)
-    in_flight = np.ceil(np.array([float(row.batch) for row in rows]) / found.shardings.sizes["r"][at])
-    block = Block(at, sequences[:, None], pairs, in_flight[:, None])
-    step = model.price(block)
-    cheapest = np.broadcast_to(step.step_s, (len(pairs), len(at), 1)).argmin(axis=0)[:, 0]
-    return [
-        _result(problem, _Priced(model, step, found, block, Where(i, int(cheapest[i])), row.batch))
-        for i, row in enumerate(rows)
-    ]
+    priced = _priced(problem, found, rows, pair)
+    shape = (len(priced.block.pairs), len(rows), 1)
+    cheapest = np.broadcast_to(priced.step.step_s, shape).argmin(axis=0)[:, 0]
+    return [_result(problem, _Priced(priced, Where(i, int(cheapest[i])), row.batch)) for i, row in enumerate(rows)]
 
 
 def _spelled(sizes: Sizes) -> str:
@@ -211,17 +239,14 @@ def _same(have: RolePlacement | None, want: RolePlacement) -> bool:
 class _Priced(NamedTuple):
     """One row of a priced block, at one placement."""
 
-    model: StepModel
-    step: Step
-    found: Candidates
-    block: Block
+    of: _Block
     where: Where
     batch: int
 
     @property
     def sharding(self) -> int:
         """Index of the sharding."""
-        return int(self.block.sharding[self.where.row])
+        return int(self.of.block.sharding[self.where.row])
 
     def at(self, column: Column) -> float:
         """Return the candidate's value of a column."""
@@ -229,13 +254,13 @@ class _Priced(NamedTuple):
 
 
 def _result(problem: Problem, priced: _Priced) -> Estimate:
-    found, step, index = priced.found, priced.step, priced.sharding
+    found, step, block, index = priced.of.found, priced.of.step, priced.of.block, priced.sharding
     sizes = found.shardings.at(index)
     layouts = {name: priced.at(way.step_s) for name, way in step.ways.items()}
     residual = min(layouts, key=lambda name: layouts[name])
     way = step.ways[residual]
     record = _read(priced, residual)
-    sequences = int(priced.block.sequences[priced.where.row, 0])
+    sequences = int(block.sequences[priced.where.row, 0])
     micro = int(problem.microbatches(np.array(float(sizes.pp)), np.array(float(sequences))))
     step_s = priced.at(step.step_s)
     band = problem.backend.band()
@@ -247,9 +272,7 @@ def _result(problem: Problem, priced: _Priced) -> Estimate:
     available = sizes.pp * step_s
     return Estimate(
         sizes=sizes,
-        placement=placement_of(
-            found.placements, index, int(priced.block.pairs[priced.where.placement, priced.where.row])
-        ),
+        placement=placement_of(found.placements, index, int(block.pairs[priced.where.placement, priced.where.row])),
         placements_priced=int(found.placements.start[index + 1] - found.placements.start[index]),
         batch=priced.batch,
         sequences=sequences,
@@ -303,7 +326,7 @@ def memory_reasons(memory: MemoryLines) -> list[str]:
 
 
 def _read(priced: _Priced, residual: str) -> Record:
-    model = priced.model
+    model = priced.of.model
     if model.graph is None or model.pricer is None:
         raise AssertionError("nothing was recorded")
     counts = model.shardings.stage_counts[:, priced.sharding]

@@ -120,6 +120,9 @@ class Search:
 
     def take(self, block: Block) -> None:
         """Price a block and keep each sharding's best."""
+        if self.batch is not None:
+            replica = np.ceil(self.batch / self.space.shardings.sizes["r"][block.sharding])
+            block = block._replace(in_flight=replica[:, None])
         step_s = self.step_s(block)
         at, sequences = block.sharding, block.sequences
         score = self.score(at, sequences, step_s)
