@@ -32,6 +32,7 @@ TABLE = {
     "provider": "--provider",
     "region": "--region",
     "tier": "--tier",
+    "what_if": "--what-if",
     "slo": "--slo",
     "by": "--by",
     "per_dollar": "--per-dollar",
@@ -49,7 +50,7 @@ SHARDING = (
 )
 MEMORY = "gpu_memory_utilization reserve_bytes"
 PRICE = "usd_per_chip_hour provider region tier"
-DEPLOYMENT = f"model chip machine {WORK} {SHARDING} {MEMORY} engine backend scheduler overlap {PRICE} slo"
+DEPLOYMENT = f"model chip machine {WORK} {SHARDING} {MEMORY} engine backend scheduler overlap {PRICE} what_if slo"
 TAKEN = {
     "search": f"{DEPLOYMENT} by per_dollar top progress json table",
     "top": f"{DEPLOYMENT} by per_dollar top progress json table",

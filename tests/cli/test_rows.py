@@ -24,7 +24,8 @@ KEYS = {
     "params": "model total_params active_params active_params_one_table mtp_params by_kind checkpoint_bytes"
     " unknown_keys assumed",
     "sizes": "r pp dpa tp ep etp dcp",
-    "workload": "isl osl context kv_cache_dtype reserve_bytes overlap assumed",
+    "workload": "isl osl context kv_cache_dtype reserve_bytes overlap assumed what_if",
+    "change": "field before after",
     "busy": "compute memory network overhead",
     "op": "name kind segment layers share shapes dtype flops bytes seconds bound plan plans_beaten",
     "flags": "engine command servers notes",

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from inferometer.api.load import load_machine
@@ -58,9 +59,10 @@ def more_chips(problem: Problem, *, free: bool) -> str:
     while free and (n := 2 * n) <= MOST_CHIPS:
         try:
             larger = load_machine(machine.product or machine.chip.id, None, n)
-            if larger.chip != machine.chip:
+            if larger.chip.id != machine.chip.id:
                 break
-            space, rules = find_candidates(replace(problem, machine=larger))
+            same = msgspec.structs.replace(larger, chip=machine.chip)
+            space, rules = find_candidates(replace(problem, machine=same))
         except InferometerError:
             break
         if most_sequences(space, _legal(space, rules)) >= 1:

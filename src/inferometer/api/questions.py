@@ -214,6 +214,7 @@ def _answer(found: Found, *, terms: Terms, stored: Served, settings: Settings) -
         served_name=stored.name,
         served_kv_format=stored.kv_format,
         engines=engine_fits(problem, found.estimate),
+        changes=terms.changes(problem),
     )
 
 

@@ -1,15 +1,18 @@
 """Settings that every question takes, their defaults, and what of them was assumed."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TypedDict, get_args
 
+from inferometer.api.whatif import Wanted, changed, parse_what_if
 from inferometer.catalog.loader import Quote, default_price, find_engine, quote
 from inferometer.cost.schedulers import Overlap, parse_overlap
 from inferometer.errors import InferometerError, unknown_name
 from inferometer.estimate.estimate import make_problem
 from inferometer.estimate.step import Problem
 from inferometer.memory.footprint import RESERVE_SHARE, Reserve
+from inferometer.report.answer import Change
 from inferometer.serving.rates import price_label
 from inferometer.specs.deployment import Phase, Workload
 from inferometer.specs.hardware import Machine
@@ -57,6 +60,8 @@ class Settings(TypedDict, total=False):
     provider: str | None
     region: str | None
     tier: str | None
+    what_if: str | Sequence[str] | None
+    """Fields of chip and fabric to change, as in hbm_bandwidth=+20%,link.nvlink=2x; the price stays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +80,22 @@ class Terms:
     tier: str | None
     assumed: dict[str, str]
     """Setting that nobody chose -> its value as shown."""
+    what_if: tuple[Wanted, ...] = ()
+    asked: list[tuple[Problem, tuple[Change, ...]]] = field(default_factory=list)
+    """Every problem made, with what the what-ifs changed of its machine."""
 
     def problem(self, model: ModelSpec, machine: Machine) -> Problem:
-        """Return what is asked of `model` on `machine`."""
+        """Return what is asked of `model` on `machine`, the what-ifs applied to it."""
+        where, changes = changed(machine, self.what_if)
+        problem = self._problem(model, where)
+        self.asked.append((problem, changes))
+        return problem
+
+    def changes(self, problem: Problem) -> tuple[Change, ...]:
+        """Return what the what-ifs changed of the machine of a problem made here."""
+        return next((changes for one, changes in self.asked if one is problem), ())
+
+    def _problem(self, model: ModelSpec, machine: Machine) -> Problem:
         return make_problem(
             model,
             machine,
@@ -129,6 +147,7 @@ def settle(settings: Settings, by: str | None = None) -> Terms:
         region=settings.get("region"),
         tier=settings.get("tier"),
         assumed=assumed,
+        what_if=parse_what_if(settings.get("what_if")),
     )
 
 

@@ -1,6 +1,6 @@
-"""Softmax attention: MHA, GQA and MQA, sliding windows, decode context parallel.
+"""Softmax attention: MHA, GQA and MQA, sliding windows, chunks, shared K and V, decode context parallel.
 
-Letters: B sequences, T tokens, S context, H hidden, N query heads, K kv heads, D head dim.
+Letters: B sequences, T tokens, S context, H hidden, N query heads, K kv heads, D head dim, E head dim of v.
 TP splits the heads; kv heads are copied where TP / DCP exceeds K. DCP splits the KV of a head along
 the sequence over ranks of the TP group: queries are gathered over DCP, partial outputs combined.
 """
@@ -16,36 +16,72 @@ LSE_BYTES = 4.0
 """A log-sum-exp a query head, fp32."""
 
 
-def tensors(block: Attention, hidden: int, dtype: str) -> tuple[Tensor, ...]:
-    """Return q, k, v, o with their biases and QK norms."""
-    wide, narrow = block.heads * block.head_dim, block.kv_heads * block.head_dim
+STATISTIC_BYTES = 8.0
+"""Sums of squares of a token's q and k, fp32."""
 
-    def weight(name: str, rows: int, cols: int, **split: str) -> Tensor:
-        return Tensor(
+
+def v_dim(block: Attention) -> int:
+    """Return the width of a head of v."""
+    return block.head_dim if block.v_dim is None else block.v_dim
+
+
+def tensors(block: Attention, hidden: int, dtype: str) -> tuple[Tensor, ...]:
+    """Return q, k, v, gate and o with their biases, norms and sinks.
+
+    k and v are missing where they are another layer's, v where it is k.
+    """
+    rows = _out_features(block)
+    out = block.heads * v_dim(block)
+    found = [
+        Tensor(
             name=name,
-            rows=rows,
-            cols=cols,
+            rows=n,
+            cols=hidden,
             format=block.formats.get(name, dtype),
             kind="attention",
-            **split,  # type: ignore[arg-type]
+            split_rows="kv" if name in "kv" else "tp",
         )
-
-    found = [
-        weight("q", wide, hidden, split_rows="tp"),
-        weight("k", narrow, hidden, split_rows="kv"),
-        weight("v", narrow, hidden, split_rows="kv"),
-        weight("o", hidden, wide, split_cols="tp"),
+        for name, n in rows.items()
     ]
+    fmt = block.formats.get("o", dtype)
+    found.append(Tensor(name="o", rows=hidden, cols=out, format=fmt, kind="attention", split_cols="tp"))
     if block.qkv_bias:
-        found += [
-            Tensor(name=f"{n}_bias", rows=r, format=dtype, kind="attention", split_rows=s)
-            for n, r, s in (("q", wide, "tp"), ("k", narrow, "kv"), ("v", narrow, "kv"))
-        ]
+        biased = {name: n for name, n in rows.items() if name in "qkv"}
+        found += [_vector(f"{name}_bias", n, dtype, "kv" if name in "kv" else "tp") for name, n in biased.items()]
     if block.out_bias:
-        found.append(Tensor(name="o_bias", rows=hidden, format=dtype, kind="attention"))
-    if block.qk_norm:
-        found += [Tensor(name=f"{n}_norm", rows=block.head_dim, format=dtype, kind="norm") for n in "qk"]
-    return tuple(found)
+        found.append(_vector("o_bias", hidden, dtype))
+    if block.sinks:
+        found.append(_vector("sinks", block.heads, dtype, "tp"))
+    return (*found, *_norms(block, dtype))
+
+
+def _out_features(block: Attention) -> dict[str, int]:
+    """Return the output features of every projection of the layer's input."""
+    found = {"q": block.heads * block.head_dim}
+    if not block.kv_shared:
+        found["k"] = block.kv_heads * block.head_dim
+    if not block.kv_shared and not block.v_from_k:
+        found["v"] = block.kv_heads * v_dim(block)
+    if block.gate != "none":
+        found["gate"] = block.heads * (v_dim(block) if block.gate == "wide" else 1)
+    return found
+
+
+def _vector(name: str, rows: int, dtype: str, split_rows: str = "", kind: str = "attention") -> Tensor:
+    return Tensor(name=name, rows=rows, format=dtype, kind=kind, split_rows=split_rows)
+
+
+def _norms(block: Attention, dtype: str) -> list[Tensor]:
+    """Return the norms inside: of q and k, and of o's input."""
+    found = []
+    if block.qk_norm and block.qk_norm_over == "head":
+        found += [_vector(f"{n}_norm", block.head_dim, dtype, kind="norm") for n in "qk"]
+    elif block.qk_norm:
+        found.append(_vector("q_norm", block.heads * block.head_dim, dtype, "tp", "norm"))
+        found.append(_vector("k_norm", block.kv_heads * block.head_dim, dtype, "kv", "norm"))
+    if block.sub_norm:
+        found.append(_vector("sub_norm", block.heads * v_dim(block), dtype, "tp", "norm"))
+    return found
 
 
 def kv_heads_local(kv_heads: int, tp: Column, dcp: Column) -> Column:
@@ -54,21 +90,28 @@ def kv_heads_local(kv_heads: int, tp: Column, dcp: Column) -> Column:
 
 
 def kv_elements_per_token(block: Attention, tp: Column, dcp: Column) -> Column:
-    """Return KV elements a chip stores for a token of a sequence: 2 local heads D / DCP."""
-    return 2 * kv_heads_local(block.kv_heads, tp, dcp) * block.head_dim / dcp
+    """Return KV elements a chip stores for a token of a sequence: local heads (D + E) / DCP; none where shared."""
+    width = 0 if block.kv_shared else block.head_dim + v_dim(block)
+    return kv_heads_local(block.kv_heads, tp, dcp) * width / dcp
 
 
 def cached_tokens(block: Attention, context: float) -> float:
-    """Return the tokens a sequence of length `context` keeps: min(context, window)."""
-    return min(context, block.window) if block.window else context
+    """Return the tokens a sequence of length `context` keeps: min(context, window or chunk)."""
+    most = block.window or block.chunk
+    return min(context, most) if most else context
 
 
-def causal_pairs(new: float, window: int | None) -> float:
+def causal_pairs(new: float, window: int | None, chunk: int | None = None) -> float:
     """Return query-key pairs of a causal prefill of `new` tokens: sum of min(i, W) for i = 1..new.
 
-    >>> causal_pairs(4, None), causal_pairs(4, 2)
-    (10.0, 7.0)
+    In chunks of C: as many whole chunks as there are, C (C + 1) / 2 each, and the rest.
+
+    >>> causal_pairs(4, None), causal_pairs(4, 2), causal_pairs(5, None, 2)
+    (10.0, 7.0, 7.0)
     """
+    if chunk and new > chunk:
+        whole, rest = divmod(new, chunk)
+        return whole * causal_pairs(chunk, None) + causal_pairs(rest, None)
     reach = min(new, window) if window else new
     return reach * (reach + 1) / 2 + (new - reach) * reach
 
@@ -79,10 +122,26 @@ def lower(block: Attention, low: Lowering, dtype: str) -> list[Node]:
     low.shards["kv"] = np.minimum(np.maximum(at.tp / at.dcp, 1.0), float(block.kv_heads))
     by_name = {t.name: t for t in tensors(block, low.hidden, dtype)}
     kv_local = kv_heads_local(block.kv_heads, at.tp, at.dcp)
-    tokens = at.tokens
+    ins = tuple(_out_features(block))
+    nodes = low.gemm("qkv" if ins == ("q", "k", "v") else "+".join(ins), tuple(by_name[n] for n in ins), at.tokens)
+    nodes += _prepare(block, low, kv_local)
+    nodes += _prefill_core(block, low, kv_local) if at.phase == "prefill" else _decode_core(block, low, kv_local)
+    return [*nodes, *_finish(block, low), *low.gemm("o", (by_name["o"],), at.tokens)]
+
+
+def _prepare(block: Attention, low: Lowering, kv_local: Column) -> list[Node]:
+    """Return norms and rotation of q and k, and the write of k and v.
+
+    A norm over all heads needs the sums of squares of every TP rank.
+    """
+    at, tokens = low.at, low.at.tokens
     q_width = block.heads * block.head_dim / at.tp
-    kv_width = 2 * kv_local * block.head_dim
-    nodes = low.gemm("qkv", tuple(by_name[n] for n in "qkv"), tokens)
+    nodes: list[Node] = []
+    if block.qk_norm and block.qk_norm_over == "all":
+        nodes.append(low.message("qk-norm", CollectiveKind.ALL_REDUCE, "tp", tokens * STATISTIC_BYTES))
+    if block.kv_shared:
+        return [*nodes, low.elementwise("rope", tokens * (2 * q_width * WIDE_BYTES))]
+    kv_width = kv_local * (block.head_dim + v_dim(block))
     nodes.append(
         low.elementwise(
             "rope+kv-write",
@@ -90,25 +149,36 @@ def lower(block: Attention, low: Lowering, dtype: str) -> list[Node]:
             kv=tokens * (kv_width / at.dcp * at.kv_bytes_per_element),
         )
     )
-    nodes += _prefill_core(block, low, kv_local) if at.phase == "prefill" else _decode_core(block, low, kv_local)
-    nodes += low.gemm("o", (by_name["o"],), tokens)
+    return nodes
+
+
+def _finish(block: Attention, low: Lowering) -> list[Node]:
+    """Return what is done to the output before o: gate (read both, write one) and norm (read and write)."""
+    at = low.at
+    width = block.heads * v_dim(block) / at.tp
+    nodes: list[Node] = []
+    if block.gate != "none":
+        gates = width if block.gate == "wide" else block.heads / at.tp
+        nodes.append(low.elementwise("gate", at.tokens * ((2 * width + gates) * WIDE_BYTES)))
+    if block.sub_norm:
+        nodes.append(low.elementwise("sub-norm", at.tokens * (2 * width * WIDE_BYTES)))
     return nodes
 
 
 def _prefill_core(block: Attention, low: Lowering, kv_local: Column) -> list[Node]:
     at = low.at
-    heads = block.heads / at.tp
-    pairs = causal_pairs(float(at.new_tokens), block.window)
-    kv_elements = at.tokens * (2 * kv_local * block.head_dim)
+    heads, both = block.heads / at.tp, block.head_dim + v_dim(block)
+    pairs = causal_pairs(float(at.new_tokens), block.window, block.chunk)
+    kv_elements = at.tokens * (kv_local * both)
     return [
         Work(
             name="attention-core",
             kind=OpKind.ATTENTION,
             dtype=at.core_dtype,
-            flops=at.sequences * (heads * (4 * block.head_dim * pairs)),
+            flops=at.sequences * (heads * (2 * both * pairs)),
             traffic_bytes={
                 Traffic.KV: kv_elements * at.kv_bytes_per_element,
-                Traffic.ACTIVATIONS: at.tokens * (heads * (2 * block.head_dim * WIDE_BYTES)),
+                Traffic.ACTIVATIONS: at.tokens * (heads * (both * WIDE_BYTES)),
             },
             replication=at.padding,
             shape=f"B x {block.heads} heads x {block.head_dim}, {pairs:.0f} causal pairs",
@@ -118,19 +188,18 @@ def _prefill_core(block: Attention, low: Lowering, kv_local: Column) -> list[Nod
 
 def _decode_core(block: Attention, low: Lowering, kv_local: Column) -> list[Node]:
     at = low.at
-    heads = block.heads * at.dcp / at.tp
-    io = at.tokens * (heads * (2 * block.head_dim * WIDE_BYTES))
+    heads, both = block.heads * at.dcp / at.tp, block.head_dim + v_dim(block)
+    io = at.tokens * (heads * (both * WIDE_BYTES))
     nodes: list[Node] = []
-    for context, share in split_at(at.contexts, block.window):
-        seen = cached_tokens(block, context)
+    for seen, share in seen_tokens(block, at.contexts):
         nodes.append(
             Work(
                 name="attention-core",
                 kind=OpKind.ATTENTION,
                 dtype=at.core_dtype,
-                flops=at.tokens * (heads / at.dcp * (4 * block.head_dim * seen)),
+                flops=at.tokens * (heads / at.dcp * (2 * both * seen)),
                 traffic_bytes={
-                    Traffic.KV: at.tokens * (kv_local / at.dcp * (2 * block.head_dim * at.kv_bytes_per_element * seen)),
+                    Traffic.KV: at.tokens * (kv_local / at.dcp * (both * at.kv_bytes_per_element * seen)),
                     Traffic.ACTIVATIONS: io,
                 },
                 replication=at.padding,
@@ -138,7 +207,29 @@ def _decode_core(block: Attention, low: Lowering, kv_local: Column) -> list[Node
                 share=share,
             )
         )
-    return context_parallel(low, heads * block.head_dim, heads * block.head_dim, heads, nodes)
+    return context_parallel(low, heads * block.head_dim, heads * v_dim(block), heads, nodes)
+
+
+def seen_tokens(block: Attention, contexts: tuple[tuple[float, float], ...]) -> tuple[tuple[float, float], ...]:
+    """Return (cached tokens a query sees, share of passes) over a quadrature of contexts.
+
+    In chunks, a query sees its own chunk so far. Beyond the first chunk that is a sawtooth: of a range of contexts
+    [a, b] the exact mean (G(b) - G(a)) / (b - a), G(x) the integral of x mod C; of one context the mean of a chunk,
+    C / 2, for sequences of a batch stand anywhere in theirs. Nothing else falls when a context grows.
+    """
+    if block.chunk is None or contexts[-1][0] <= block.chunk:
+        return tuple((cached_tokens(block, context), share) for context, share in split_at(contexts, block.window))
+    low, high, size = contexts[0][0], contexts[-1][0], float(block.chunk)
+    if low == high:
+        return ((size / 2, 1.0),)
+    mean = (_sawtooth(high, size) - _sawtooth(low, size)) / (high - low)
+    return ((mean, 1.0),)
+
+
+def _sawtooth(x: float, size: float) -> float:
+    """Return the integral of t mod size for t = 0..x."""
+    whole, rest = divmod(x, size)
+    return whole * size * size / 2 + rest * rest / 2
 
 
 def split_at(contexts: tuple[tuple[float, float], ...], window: int | None) -> tuple[tuple[float, float], ...]:

@@ -13,15 +13,41 @@ CANDIDATE_BYTES = 8.0
 
 
 def tensors(model: ModelSpec) -> tuple[Tensor, ...]:
-    """Return the embedding, the final norm and (where not tied) the head."""
-    table = {"rows": model.vocab, "cols": model.hidden, "split_rows": "tp"}
+    """Return what is on the first stage and on the last, the head only where it is not the embedding."""
+    return (*first(model), *last(model), *(() if model.tied else (head(model),)))
+
+
+def first(model: ModelSpec) -> tuple[Tensor, ...]:
+    """Return the embedding, learned positions and the embedding's norm."""
     found = [
-        Tensor(name="embedding", format=model.dtype, kind="embedding", **table),  # type: ignore[arg-type]
-        Tensor(name="final_norm", rows=model.hidden, format=model.dtype, kind="norm"),
+        Tensor(
+            name="embedding", rows=model.vocab, cols=model.hidden, format=model.dtype, kind="embedding", split_rows="tp"
+        )
     ]
-    if not model.tied:
-        found.append(head(model))
+    if model.positions:
+        rows, cols = model.positions, model.hidden
+        found.append(Tensor(name="positions", rows=rows, cols=cols, format=model.dtype, kind="embedding"))
+    if model.embedding_norm:
+        found += _norm("embedding_norm", model)
     return tuple(found)
+
+
+def last(model: ModelSpec) -> tuple[Tensor, ...]:
+    """Return the final norm and the head's bias; the head is apart, for it may be the embedding."""
+    found = list(_norm("final_norm", model))
+    if model.head_bias:
+        found.append(Tensor(name="head_bias", rows=model.vocab, format=model.dtype, kind="head", split_rows="tp"))
+    return tuple(found)
+
+
+def _norm(name: str, model: ModelSpec) -> tuple[Tensor, ...]:
+    return norm(name, model.hidden, model.dtype, weight=model.norm_weight, bias=model.norm_bias)
+
+
+def norm(name: str, hidden: int, dtype: str, *, weight: bool, bias: bool) -> tuple[Tensor, ...]:
+    """Return the vectors of a norm over H."""
+    names = ((name, weight), (f"{name}_bias", bias))
+    return tuple(Tensor(name=n, rows=hidden, format=dtype, kind="norm") for n, held in names if held)
 
 
 def head(model: ModelSpec) -> Tensor:
@@ -30,8 +56,11 @@ def head(model: ModelSpec) -> Tensor:
     return Tensor(name="head", rows=model.vocab, cols=model.hidden, format=fmt, kind="head", split_rows="tp")
 
 
-def embedding(low: Lowering, residuals: tuple[str, ...]) -> Segment:
-    """Return the lookup of T rows in a table split over TP: each rank gives a partial sum."""
+def embedding(low: Lowering, model: ModelSpec, residuals: tuple[str, ...]) -> Segment:
+    """Return the lookup of T rows in a table split over TP: each rank gives a partial sum.
+
+    Learned positions are a row more; a norm of the embedding reads and writes it once it is whole.
+    """
     at = low.at
     lookup = Work(
         name="embedding",
@@ -39,13 +68,17 @@ def embedding(low: Lowering, residuals: tuple[str, ...]) -> Segment:
         dtype=at.core_dtype,
         flops=NONE,
         traffic_bytes={
-            Traffic.WEIGHTS: at.tokens * (low.hidden * WIDE_BYTES),
+            Traffic.WEIGHTS: at.tokens * ((2 if model.positions else 1) * low.hidden * WIDE_BYTES),
             Traffic.ACTIVATIONS: at.tokens * (low.hidden * WIDE_BYTES),
         },
         replication=ONE,
         shape="[t] -> [t, H]",
     )
-    edges = {r: (low.reshard(low.layout(tp="P"), low.residual_layout(r)),) for r in residuals}
+    edges: dict[str, tuple[Node, ...]] = {}
+    for r in residuals:
+        size = low.residual_rows(r) * (2 * low.hidden * WIDE_BYTES)
+        normed = (low.elementwise("embedding-norm", size),) if model.embedding_norm else ()
+        edges[r] = (low.reshard(low.layout(tp="P"), low.residual_layout(r)), *normed)
     return Segment(name="embedding", nodes=(lookup,), edges=edges)
 
 

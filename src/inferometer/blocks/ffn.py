@@ -7,7 +7,7 @@ from inferometer.specs.model import Ffn
 
 
 def tensors(block: Ffn, hidden: int, dtype: str) -> tuple[Tensor, ...]:
-    """Return gate (where gated), up and down, with biases."""
+    """Return gate (where gated), up and down, with biases and the norm before down."""
     ins = ("gate", "up") if block.gated else ("up",)
     fmt = block.formats
     found = [
@@ -20,6 +20,8 @@ def tensors(block: Ffn, hidden: int, dtype: str) -> tuple[Tensor, ...]:
     if block.bias:
         found += [Tensor(name=f"{n}_bias", rows=block.width, format=dtype, kind="ffn", split_rows="tp") for n in ins]
         found.append(Tensor(name="down_bias", rows=hidden, format=dtype, kind="ffn"))
+    if block.sub_norm:
+        found.append(Tensor(name="sub_norm", rows=block.width, format=dtype, kind="norm", split_rows="tp"))
     return tuple(found)
 
 
@@ -27,7 +29,11 @@ def lower(block: Ffn, low: Lowering, dtype: str) -> list[Node]:
     """Return the ops of one layer's feed-forward, from normed input to partial output sums."""
     by_name = {t.name: t for t in tensors(block, low.hidden, dtype)}
     ins = tuple(by_name[n] for n in ("gate", "up") if n in by_name)
-    return dense(low, "", ins, by_name["down"])
+    nodes = dense(low, "", ins, by_name["down"])
+    if block.sub_norm:
+        width = local_rows(by_name["sub_norm"], low.shards)
+        nodes.append(low.elementwise("sub-norm", low.at.tokens * (2 * width * WIDE_BYTES)))
+    return nodes
 
 
 def dense(low: Lowering, prefix: str, ins: tuple[Tensor, ...], down: Tensor) -> list[Node]:

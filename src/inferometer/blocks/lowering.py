@@ -13,6 +13,7 @@ from inferometer.blocks.tensors import Tensor, local_cols, local_rows, one_copy_
 from inferometer.graph.layout import Layout, Step, Tree, layout, reshard_tree, step_name
 from inferometer.graph.ops import NONE, ONE, Choice, CollectiveKind, Column, Message, Node, OpKind, Plan, Traffic, Work
 from inferometer.specs.formats import find_format
+from inferometer.specs.model import Block
 
 ACTIVATION_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp4": 0.5625}
 """Bytes of one activation fed to a GEMM of that arithmetic type (fp4 with its scales)."""
@@ -167,6 +168,18 @@ class Lowering:
         """Return residual add and norm of `rows` tokens: read x and residual, write both."""
         return self.elementwise(name, rows * (4 * self.hidden * WIDE_BYTES))
 
+    def norms(self, name: str, rows: Column, block: Block) -> list[Node]:
+        """Return the norms of a block's input and output: the residual is added in one, another reads and writes.
+
+        A block without norms of its own runs beside another, whose output it is added to while still a partial sum.
+        """
+        nodes: list[Node] = [self.norm(f"{name}.norm", rows)] if block.pre_norm else []
+        if block.post_norm and block.pre_norm:
+            nodes.append(self.elementwise(f"{name}.post-norm", rows * (2 * self.hidden * WIDE_BYTES)))
+        elif block.post_norm:
+            nodes.append(self.norm(f"{name}.post-norm", rows))
+        return nodes
+
     def message(self, name: str, kind: CollectiveKind, role: str, message_bytes: Column) -> Message:
         """Return a collective over `role`."""
         return Message(name=name, kind=kind, role=role, message_bytes=message_bytes)
@@ -205,15 +218,19 @@ class Lowering:
             self._messages[key] = Message(name=step_name(step), kind=step.kind, role=step.role, message_bytes=size)
         return self._messages[key]
 
-    def edges(self, name: str, residual: str, fmt: str) -> tuple[Node, ...]:
-        """Return what surrounds a block whose output is a partial sum over TP: norm, way in, way out.
+    def edges(self, name: str, residual: str, fmt: str, block: Block) -> tuple[Node, ...]:
+        """Return what surrounds a block whose output is a partial sum over TP: norms, way in, way out.
 
         Tokens are gathered in what the block's first GEMM takes, by weights of format `fmt`.
         """
-        here, inside, out = self.residual_layout(residual), self.layout(tp="R"), self.layout(tp="P")
-        rows = self.residual_rows(residual)
-        way_in = (self.reshard(here, inside, self.narrow_bytes(fmt)),) if here != inside else ()
-        return (self.norm(f"{name}.norm", rows), *way_in, self.reshard(out, here))
+        here, out = self.residual_layout(residual), self.layout(tp="P")
+        return (*self.way_in(name, residual, fmt, block), self.reshard(out, here))
+
+    def way_in(self, name: str, residual: str, fmt: str, block: Block) -> tuple[Node, ...]:
+        """Return the norms of a block and the gather of its input."""
+        here, inside = self.residual_layout(residual), self.layout(tp="R")
+        gather = (self.reshard(here, inside, self.narrow_bytes(fmt)),) if here != inside else ()
+        return (*self.norms(name, self.residual_rows(residual), block), *gather)
 
     def residual_rows(self, residual: str) -> Column:
         """Return the tokens of the residual stream that a chip holds."""

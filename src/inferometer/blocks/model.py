@@ -7,26 +7,34 @@ import numpy as np
 from inferometer.blocks import attention, ends, ffn, mla, moe
 from inferometer.blocks.lowering import Lowering, Pass
 from inferometer.blocks.tensors import Tensor
-from inferometer.graph.ops import Column, Graph, Segment
-from inferometer.specs.model import Attention, FeedForward, Ffn, Layer, Mixer, Mla, ModelSpec, Moe
+from inferometer.graph.ops import Column, Graph, Node, Segment
+from inferometer.specs.model import Attention, Block, FeedForward, Ffn, Layer, Mixer, Mla, ModelSpec, Moe
 
 RESIDUALS = ("replicated", "sequence")
 
 
 def mixer_tensors(block: Mixer, hidden: int, dtype: str) -> tuple[Tensor, ...]:
-    """Return a mixer's tensors with its input norm."""
-    norm = Tensor(name="mixer_norm", rows=hidden, format=dtype, kind="norm")
+    """Return a mixer's tensors with the norms around it."""
     inside = (
         attention.tensors(block, hidden, dtype) if isinstance(block, Attention) else mla.tensors(block, hidden, dtype)
     )
-    return (norm, *inside)
+    return (*_norms("mixer", block, hidden, dtype), *inside)
 
 
 def ffn_tensors(block: FeedForward, hidden: int, dtype: str) -> tuple[Tensor, ...]:
-    """Return a feed-forward's tensors with its input norm."""
-    norm = Tensor(name="ffn_norm", rows=hidden, format=dtype, kind="norm")
+    """Return a feed-forward's tensors with the norms around it."""
     inside = ffn.tensors(block, hidden, dtype) if isinstance(block, Ffn) else moe.tensors(block, hidden, dtype)
-    return (norm, *inside)
+    return (*_norms("ffn", block, hidden, dtype), *inside)
+
+
+def _norms(name: str, block: Block, hidden: int, dtype: str) -> tuple[Tensor, ...]:
+    places = ((f"{name}_norm", block.pre_norm), (f"{name}_post_norm", block.post_norm))
+    return tuple(
+        tensor
+        for place, held in places
+        if held
+        for tensor in ends.norm(place, hidden, dtype, weight=block.norm_weight, bias=block.norm_bias)
+    )
 
 
 def kv_elements_per_token(block: Mixer, tp: Column, dcp: Column) -> Column:
@@ -68,7 +76,11 @@ def lower_model(model: ModelSpec, at: Pass) -> Graph:
         )
         for index, kind in enumerate(layer_kinds(model))
     ]
-    segments += [ends.embedding(low, RESIDUALS), ends.logits(low, model, RESIDUALS), ends.hand_over(low, RESIDUALS)]
+    segments += [
+        ends.embedding(low, model, RESIDUALS),
+        ends.logits(low, model, RESIDUALS),
+        ends.hand_over(low, RESIDUALS),
+    ]
     return Graph(segments=tuple(segments), residuals=RESIDUALS)
 
 
@@ -77,7 +89,7 @@ def _mixer(block: Mixer, low: Lowering, model: ModelSpec) -> Segment:
     return Segment(
         name="mixer",
         nodes=tuple(lower),
-        edges={r: low.edges("mixer", r, _first_format(block, model.dtype)) for r in RESIDUALS},
+        edges={r: low.edges("mixer", r, _first_format(block, model.dtype), block) for r in RESIDUALS},
     )
 
 
@@ -92,8 +104,14 @@ def _ffn(block: FeedForward, low: Lowering, model: ModelSpec) -> Segment:
     if isinstance(block, Moe):
         edges = {r: moe.edges(block, low, r, model.dtype) for r in RESIDUALS}
         return Segment(name="ffn", nodes=tuple(moe.lower(block, low, model.dtype)), edges=edges)
-    edges = {r: low.edges("ffn", r, block.formats.get("up", model.dtype)) for r in RESIDUALS}
+    fmt = block.formats.get("up", model.dtype)
+    edges = {r: _beside(block, low, r, fmt) if block.parallel else low.edges("ffn", r, fmt, block) for r in RESIDUALS}
     return Segment(name="ffn", nodes=tuple(ffn.lower(block, low, model.dtype)), edges=edges)
+
+
+def _beside(block: Ffn, low: Lowering, residual: str, fmt: str) -> tuple[Node, ...]:
+    """Return what surrounds a feed-forward beside its mixer: their partial sums are added, then reduced once."""
+    return low.way_in("ffn", residual, fmt, block) if block.pre_norm else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

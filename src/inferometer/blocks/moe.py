@@ -49,8 +49,20 @@ def tensors(block: Moe, hidden: int, dtype: str) -> tuple[Tensor, ...]:
         *(expert(n, block.width, hidden, "rows") for n in ins),
         expert("down", hidden, block.width, "cols"),
     ]
-    if block.router_bias:
-        found.append(Tensor(name="router_bias", rows=block.experts, format="fp32", kind="router"))
+    if block.bias:
+        found += [
+            Tensor(
+                name=f"{n}_bias",
+                rows=block.width if n in ins else hidden,
+                count=block.experts,
+                format=dtype,
+                kind="experts",
+                split_rows="etp" if n in ins else "",
+                split_count="ep",
+            )
+            for n in (*ins, "down")
+        ]
+    found += _router_vectors(block, hidden, dtype)
     if block.shared_width:
         names = ("shared_gate_proj", "shared_up") if block.gated else ("shared_up",)
         found += [_shared(n, block.shared_width, hidden, fmt.get(n, dtype), split_rows="tp") for n in names]
@@ -59,6 +71,24 @@ def tensors(block: Moe, hidden: int, dtype: str) -> tuple[Tensor, ...]:
     if block.shared_gate:
         found.append(_shared("shared_gate", 1, hidden, fmt.get("shared_gate", dtype)))
     return tuple(found)
+
+
+def _router_vectors(block: Moe, hidden: int, dtype: str) -> list[Tensor]:
+    """Return the vectors of the router, and the norms of the branches."""
+    sizes = {
+        "router_bias": (block.router_bias, block.experts),
+        "router_linear_bias": (block.router_linear_bias, block.experts),
+        "router_scale": (block.router_scales, hidden),
+        "expert_scale": (block.router_scales, block.experts),
+    }
+    found = [
+        Tensor(name=name, rows=rows, format="fp32" if name == "router_bias" else dtype, kind="router")
+        for name, (held, rows) in sizes.items()
+        if held
+    ]
+    if block.branch_norms:
+        found.append(Tensor(name="branch_norms", rows=hidden, count=block.branch_norms, format=dtype, kind="norm"))
+    return found
 
 
 def _shared(name: str, rows: int, cols: int, fmt: str, *, split_rows: str = "", split_cols: str = "") -> Tensor:
@@ -144,11 +174,19 @@ def edges(block: Moe, low: Lowering, residual: str, dtype: str) -> tuple[Node, .
     by_name = {t.name: t for t in tensors(block, low.hidden, dtype)}
     gates = tuple(by_name[n] for n in ("router", "shared_gate") if n in by_name)
     return (
-        low.norm("ffn.norm", rows),
+        *low.norms("ffn", rows, block),
         *low.gemm("+".join(gate.name for gate in gates), gates, rows, low.at.tokens),
         *low.quantise("dispatch", fmt, rows * low.hidden),
+        *_branch_norms(block, low, rows),
         Choice(name="moe-dispatch", plans=(gather, exchange)),
     )
+
+
+def _branch_norms(block: Moe, low: Lowering, rows: Column) -> list[Node]:
+    """Return the norms at the ends of the branches: read and write each."""
+    if not block.branch_norms:
+        return []
+    return [low.elementwise("ffn.branch-norms", rows * (block.branch_norms * 2 * low.hidden * WIDE_BYTES))]
 
 
 def _between(low: Lowering, source: Layout, target: Layout, element_bytes: float) -> tuple[Node, ...]:

@@ -102,6 +102,10 @@ class Options:
     tier: Annotated[
         str | None, _option("--tier", metavar="NAME", text="on-demand, spot, lowest-listed or marketplace.")
     ] = None
+    what_if: Annotated[
+        list[str] | None,
+        _option("--what-if", metavar="FIELD=VALUE,...", text="Change the machine: hbm_bandwidth=+20%, link.nvlink=2x."),
+    ] = None
     slo: Annotated[
         str | None, _option("--slo", metavar="LIMIT", text="20 (tok/s a user), tpot=50ms, or ttft=2s in prefill.")
     ] = None
@@ -140,7 +144,8 @@ COST = ("engine", "backend", "scheduler", "overlap")
 PRICE = ("usd_per_chip_hour", "provider", "region", "tier")
 OUTPUT = ("json", "table")
 SUBJECT = ("model", "chip", "machine")
-DEPLOYMENT = (*SUBJECT, *WORK, *SHARDING, *MEMORY, *COST, *PRICE, "slo")
+DEPLOYMENT = (*SUBJECT, *WORK, *SHARDING, *MEMORY, *COST, *PRICE, "what_if", "slo")
+REPEATED = ("what_if",)
 
 VERBS: dict[str, tuple[str, ...]] = {
     "search": (*DEPLOYMENT, "by", "per_dollar", "top", "progress", *OUTPUT),
@@ -178,7 +183,7 @@ def check_once(arguments: Sequence[str]) -> None:
         field = spellings.get(name)
         if field is None or field in switches:
             continue
-        if field in seen:
+        if field in seen and field not in REPEATED:
             raise InferometerError(f"{flags(field)[0]} is given twice")
         seen.add(field)
         if not equals:
@@ -193,7 +198,8 @@ def spelled(verb: str, options: Options) -> str:
         if value is None or value is False or field in OUTPUT:
             continue
         name = flags(field)[:1]
-        words += [*name, *([] if value is True else [shlex.quote(str(value))])]
+        for one in value if field in REPEATED else (value,):
+            words += [*name, *([] if one is True else [shlex.quote(str(one))])]
     return " ".join(words)
 
 

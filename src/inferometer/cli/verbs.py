@@ -9,6 +9,7 @@ import typer
 from inferometer import api
 from inferometer.api.load import load_machine, load_model
 from inferometer.api.sizes import EngineFlags, chips_of, engine_sizes, parse_sizes
+from inferometer.api.whatif import changed, parse_what_if
 from inferometer.blocks.model import is_moe
 from inferometer.cli.options import Options, spelled
 from inferometer.cli.progress import Reporter
@@ -109,6 +110,7 @@ def settings(options: Options) -> api.Settings:
         provider=options.provider,
         region=options.region,
         tier=options.tier,
+        what_if=options.what_if,
     )
 
 
@@ -198,9 +200,10 @@ def _explain_command(best: Answer, options: Options, named: Mapping[str, Machine
     """Return the command that explains a row: what was typed, with the row's own machine, sizes and batch."""
     from inferometer.report.text import sizes_flag
 
+    changes = parse_what_if(options.what_if)
     asked = replace(
         options,
-        chip=next(name for name, machine in named.items() if machine == best.problem.machine),
+        chip=next(name for name, machine in named.items() if changed(machine, changes)[0] == best.problem.machine),
         batch_size=best.estimate.batch,
         sizes=sizes_flag(best.estimate.sizes),
         phase="prefill" if best.problem.workload.phase == "prefill" else options.phase,

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from inferometer.errors import InferometerError
 from inferometer.ingest import layers as build
-from inferometer.ingest.dialects import ALIASES, DIALECTS, Dialect
+from inferometer.ingest.dialect import Dialect
+from inferometer.ingest.dialects import ALIASES, DIALECTS
 from inferometer.ingest.known_keys import check_model_type, is_irrelevant
 from inferometer.ingest.quant_rules import QuantRules
 from inferometer.ingest.quantization import UNQUANTISED, formats_per_layer, read_quantization
@@ -60,13 +61,38 @@ def model_from_config(
     for what, value in (("the config", config), ("hf_quant_config", {} if sidecar is None else sidecar)):
         if not isinstance(value, Mapping):
             raise InferometerError(f"{where}: {what} is {show(value)}; allowed: an object")
-    reader = ConfigReader(values=config, where=where, aliases=ALIASES)
-    model_type = check_model_type(config.get("model_type"), reader.texts("architectures"), where)
+    architectures = ConfigReader(values=config, where=where).texts("architectures")
+    model_type = check_model_type(config.get("model_type"), architectures, where)
     dialect = DIALECTS[model_type]
-    reader.defaults = dialect.defaults
+    reader = ConfigReader(
+        values=_unnested(config, dialect, where),
+        where=where,
+        aliases={**ALIASES, **dialect.aliases},
+        defaults=dialect.defaults,
+    )
+    _refuse_others(reader, dialect)
     reader.skip(*dialect.inert, "quantization_config")
+    for sentence in dialect.says:
+        reader.remark(sentence)
     rules = read_quantization(config, sidecar, where=where)
     return _assemble(reader, dialect, rules, name=name, model_type=model_type, source=source)
+
+
+def _unnested(config: Mapping[str, object], dialect: Dialect, where: str) -> Mapping[str, object]:
+    """Return the config with the fields of its nested objects beside its own, which win."""
+    outer = ConfigReader(values=config, where=where)
+    inner = [outer.mapping(name) or {} for name in dialect.nested]
+    flat = {str(key): value for nested in inner for key, value in nested.items()}
+    return flat | {key: value for key, value in config.items() if key not in dialect.nested} if inner else config
+
+
+def _refuse_others(reader: ConfigReader, dialect: Dialect) -> None:
+    """Refuse a config whose fields have values that change the model in ways not understood."""
+    for name, understood in dialect.only.items():
+        if reader.has(name):
+            key, value = reader.find(name)
+            if value is not None and value != understood:
+                raise reader.wrong(key, value, show(understood))
 
 
 def _assemble(
@@ -75,13 +101,15 @@ def _assemble(
     hidden = reader.integer("hidden_size", high=build.MAX_HIDDEN)
     count = reader.integer("num_hidden_layers", high=build.MAX_LAYERS)
     plain_mixers = build.mixers(reader, dialect, hidden=hidden, layers=count)
-    plain_ffns = build.feed_forwards(reader, dialect, layers=count)
+    plain_ffns = build.feed_forwards(reader, dialect, hidden=hidden, layers=count)
     mixers, mixer_of = formats_per_layer(plain_mixers, rules, dialect, reader.where)
     ffns, ffn_of = formats_per_layer(plain_ffns, rules, dialect, reader.where)
     tied = reader.flag("tie_word_embeddings", default=dialect.tied)
     dtype = _dtype(reader)
     vocab = reader.integer("vocab_size", high=MAX_VOCAB)
     context = _max_context(reader)
+    positions = reader.integer(dialect.positions, high=build.MAX_TOKENS) if dialect.positions else 0
+    norm = dialect.norm
     mtp = 0
     if reader.has("num_nextn_predict_layers"):
         mtp = reader.integer_or_none("num_nextn_predict_layers", low=0, high=MAX_MTP) or 0
@@ -98,6 +126,11 @@ def _assemble(
         dtype=dtype,
         head_format=None if tied else rules.head_format(),
         kv_format=rules.kv_format or dtype,
+        positions=positions,
+        embedding_norm=norm.embedding,
+        norm_weight=norm.weight,
+        norm_bias=build.flag(reader, norm.bias),
+        head_bias=build.flag(reader, dialect.head_bias),
         mtp_layers=mtp,
         source=source,
         unknown_keys=(

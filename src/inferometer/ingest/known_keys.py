@@ -18,7 +18,13 @@ IRRELEVANT = frozenset(
     temperature top_k top_p typical_p
     routed_scaling_factor scoring_func norm_topk_prob seq_aux aux_loss_alpha ep_size router_jitter_noise
     prefill_chunk_size unsloth_version unsloth_fixed original_max_position_embeddings
-    partial_rotary_factor
+    partial_rotary_factor hidden_activation activation_function layer_norm_eps layer_norm_epsilon norm_epsilon norm_eps
+    layernorm_epsilon attn_logit_softcapping final_logit_softcapping query_pre_attn_scalar cache_implementation
+    rotary_pct rotary_emb_base rotary_dim model_max_length attention_softmax_in_fp32 scale_attention_softmax_in_fp32
+    scale_attn_weights scale_attn_by_inverse_layer_idx reorder_and_upcast_attn runner_max_sequence_length summary_type
+    summary_activation summary_first_dropout summary_proj_to_labels summary_use_proj bf16 fp16 fp32 tokenizer_type
+    slow_but_exact masked_softmax_fusion bias_dropout_fusion offset_alibi attention_softmax_in_fp32 unk_token_id
+    attn_dropout_prob emb_dropout_prob embedding_dropout residual_dropout
     """.split()  # noqa: SIM905  # seventy names read better as prose
 )
 """Initialisation, activation names, training losses, generation defaults, positions, tooling marks."""

@@ -7,8 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from inferometer.errors import InferometerError, unknown_name
-from inferometer.ingest import dialects as d
-from inferometer.ingest.dialects import Dialect, Modules
+from inferometer.ingest.dialect import MLA_MODULES, Dialect, Modules
 from inferometer.ingest.quant_methods import parse
 from inferometer.ingest.quant_rules import QuantRules
 from inferometer.ingest.read_json import show
@@ -54,7 +53,8 @@ def tensors_of(block: Mixer | FeedForward) -> tuple[str, ...]:
     """Return the names of a block's matrices, in the order of its declaration."""
     match block:
         case Attention():
-            return ("q", "k", "v", "o")
+            own = () if block.kv_shared else ("k",) if block.v_from_k else ("k", "v")
+            return ("q", *own, *(("gate",) if block.gate != "none" else ()), "o")
         case Mla():
             return (*(("q",) if block.q_rank is None else ("q_a", "q_b")), "kv_a", "kv_b", "o")
         case Ffn():
@@ -113,11 +113,11 @@ def with_formats(block: Block, layer: int, rules: QuantRules, dialect: Dialect, 
 def _modules_of(block: Mixer | FeedForward, dialect: Dialect) -> Modules:
     match block:
         case Attention():
-            return d.ATTENTION_MODULES
+            return dialect.attention_modules
         case Mla():
-            return d.MLA_MODULES
+            return MLA_MODULES
         case Ffn():
-            return d.FFN_MODULES
+            return dialect.ffn_modules
         case Moe():
             return dialect.moe_modules
 

@@ -55,13 +55,18 @@ class ConfigReader:
             if value is None:
                 key, value = other, self.values[other]
             elif self.values[other] is not None and self.values[other] != value:
-                self.remarks.append(f"both {key} and {other} are given and disagree; {key} = {show(value)} is taken")
+                self.remark(f"both {key} and {other} are given and disagree; {key} = {show(value)} is taken")
         return key, value
 
     def skip(self, *names: str) -> None:
         """Mark fields as understood although they say nothing here."""
         for name in names:
             self.known.update((name, *self.aliases.get(name, ())))
+
+    def remark(self, text: str) -> None:
+        """Say something that was assumed, once."""
+        if text not in self.remarks:
+            self.remarks.append(text)
 
     def integer(self, name: str, *, low: int = 1, high: int) -> int:
         """Return a field as an integer in [low, high]; an integral float counts as one.

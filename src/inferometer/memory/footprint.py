@@ -99,14 +99,12 @@ def footprint(
         held = held + times * weights
         per_token = kv_elements_per_token(mixer, tp, dcp) * element
         kv = kv + times * (per_token * cached_tokens(mixer, float(length)))
-    tables = {t.name: t for t in ends.tensors(model)}
-    embedding = chip_bytes((tables["embedding"],), shards)
-    norm = chip_bytes((tables["final_norm"],), shards)
+    table, *beside = ends.first(model)
     first, last = multiplicities[:, -3], multiplicities[:, -2]
-    if model.tied:
-        held = held + (first + last > 0) * embedding + last * norm
-    else:
-        held = held + first * embedding + last * (norm + chip_bytes((ends.head(model),), shards))
+    head = 0.0 if model.tied else chip_bytes((ends.head(model),), shards)
+    holds_table = (first + last > 0) if model.tied else first
+    held = held + holds_table * chip_bytes((table,), shards) + first * chip_bytes(tuple(beside), shards)
+    held = held + last * (chip_bytes(ends.last(model), shards) + head)
     return Footprint(held, kv, activation_bytes_per_token(model, sizes), room_bytes)
 
 

@@ -20,6 +20,15 @@ class EngineFit(NamedTuple):
     """What was priced that it does otherwise."""
 
 
+class Change(NamedTuple):
+    """One number of a machine that a what-if changed, in SI."""
+
+    field: str
+    """`memory_bytes_per_s`, `tdp_w`, `peak.fp8`, `link.nvlink`, `latency.network`, ..."""
+    before: float
+    after: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Answer:
     """A deployment with its estimate; `row()` of `inferometer.report.row` writes it down."""
@@ -38,6 +47,8 @@ class Answer:
     """Format of the KV cache that it asks for; empty where nobody knows."""
     engines: Mapping[str, "EngineFit"] = field(default_factory=dict)
     """Engine -> whether it can run this."""
+    changes: tuple[Change, ...] = ()
+    """What-ifs: how the machine differs from the catalogue's."""
 
     @cached_property
     def rates(self) -> Rates:

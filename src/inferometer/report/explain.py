@@ -13,6 +13,7 @@ from inferometer.report.row import resident_sequences
 from inferometer.report.tables import GIB, Page, table
 from inferometer.report.text import (
     assumed_text,
+    changes_text,
     count,
     machine_text,
     placement_flag,
@@ -80,6 +81,8 @@ def _header(answer: Answer) -> Table:
         ("cost", _cost(answer)),
         ("assumed", assumed_text(answer)),
     ]
+    if answer.changes:
+        rows.insert(2, ("what if", f"{changes_text(answer)}; price as it is"))
     if priced.microbatches > 1:
         rows.insert(4, ("microbatches", str(priced.microbatches)))
     return _pairs(rows + [("not feasible", reason) for reason in priced.reasons])

@@ -119,6 +119,7 @@ def _asked(answer: Answer) -> dict[str, Any]:
             "reserve_bytes": answer.estimate.memory.reserve_bytes,
             "overlap": list(problem.overlap),
             "assumed": [name for name in answer.assumed if name != "order"],
+            "what_if": [change._asdict() for change in answer.changes],
         },
     }
 
@@ -129,7 +130,7 @@ def _identity(asked: dict[str, Any], answer: Answer) -> str:
     What was assumed does not count: saying a default aloud is the same question.
     """
     sizes = [getattr(answer.estimate.sizes, role) for role in ROLES]
-    work = {k: v for k, v in asked["workload"].items() if k != "assumed"}
+    work = {k: v for k, v in asked["workload"].items() if k != "assumed" and v != []}
     counted = [asked | {"workload": work}, sizes, placement_table(answer), answer.estimate.batch]
     return blake2b(json.dumps(counted).encode(), digest_size=6).hexdigest()
 

@@ -35,6 +35,13 @@ WORKLOAD = (
     Field("reserve_bytes", "number", "B", "memory of a chip kept from weights and KV"),
     Field("overlap", "number[]", "", "shares of memory and network time that can hide"),
     Field("assumed", "string[]", "", "settings that nobody chose"),
+    Field("what_if", "change[]", "", "how the machine differs from the catalogue's"),
+)
+
+CHANGE = (
+    Field("field", "string", "", "memory_bytes, memory_bytes_per_s, tdp_w, peak.DTYPE, link.AXIS, latency.AXIS"),
+    Field("before", "number", "SI", "as catalogued"),
+    Field("after", "number", "SI", "as priced"),
 )
 
 BUSY = (
@@ -168,6 +175,7 @@ OBJECTS = {
     "params": PARAMS,
     "sizes": SIZES,
     "workload": WORKLOAD,
+    "change": CHANGE,
     "busy": BUSY,
     "op": OP,
     "flags": FLAGS,

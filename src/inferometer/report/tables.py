@@ -10,7 +10,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from inferometer.report.answer import Answer, Ranking
-from inferometer.report.text import count, machine_text, price_text, sizes_text
+from inferometer.report.text import changes_text, count, machine_text, price_text, sizes_text
 from inferometer.specs.hardware import Machine
 
 GIB = 2.0**30
@@ -139,6 +139,7 @@ def question_lines(ranking: Ranking) -> list[str]:
     for best in ranking.best:
         reached = f"; best {count(best.rates.tok_per_s_per_chip)} tok/s/chip" if len(ranking.results) > 1 else ""
         lines.append(f"{machine_text(best.problem)}: {price_text(best)}{reached}")
+        lines += [f"  what if {changes_text(best)}"] if best.changes else []
     lines += [
         f"{machine_text(near.problem)}: nothing is feasible{' as asked' * near.estimate.feasible}"
         for near in ranking.nearest

@@ -1,13 +1,15 @@
 """Short text of the numbers and names that tables and headers share."""
 
 import math
+from collections.abc import Callable
 
 from inferometer.blocks.model import layer_kinds
 from inferometer.estimate.step import Problem
-from inferometer.report.answer import Answer
+from inferometer.report.answer import Answer, Change
 from inferometer.report.row import placement_table
 from inferometer.specs.deployment import ROLES, Sizes
 from inferometer.specs.model import Attention, Mla, ModelSpec, Moe
+from inferometer.units import format_flops, format_gib, format_rate, format_seconds
 
 SHOWN = {
     "isl": "ISL",
@@ -16,6 +18,17 @@ SHOWN = {
     "order": "order by",
 }
 """Setting -> its name on a page, where that is another."""
+
+
+FORMS: dict[str, Callable[[float], str]] = {
+    "memory_bytes": format_gib,
+    "memory_bytes_per_s": format_rate,
+    "tdp_w": "{:,.0f} W".format,
+    "peak": format_flops,
+    "link": format_rate,
+    "latency": format_seconds,
+}
+"""Field of a what-if, up to its point -> how its values are shown."""
 
 
 def count(value: float) -> str:
@@ -65,6 +78,16 @@ def assumed_text(answer: Answer, **more: str) -> str:
     """
     parts = [f"{SHOWN.get(name, name)} {value}" for name, value in (dict(answer.assumed) | more).items()]
     return ", ".join(parts)
+
+
+def changes_text(answer: Answer) -> str:
+    """Return what the what-ifs changed, on one line; empty where nothing is."""
+    return ", ".join(_change_text(change) for change in answer.changes)
+
+
+def _change_text(change: Change) -> str:
+    show = FORMS[change.field.partition(".")[0]]
+    return f"{change.field} {show(change.before)} -> {show(change.after)} ({change.after / change.before - 1:+.0%})"
 
 
 def machine_text(problem: Problem) -> str:

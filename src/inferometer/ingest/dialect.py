@@ -1,0 +1,221 @@
+"""What a row of the dialect table can say: how a family spells its config, and what its class takes for granted."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from inferometer.ingest.reader import Default
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A flag that the config states, and what the class has where it is absent."""
+
+    name: str
+    default: bool = False
+
+
+Flag = bool | Key
+"""A fact of the family, or a flag of the config."""
+
+ATTENTION_BIAS = Key("attention_bias")
+MLP_BIAS = Key("mlp_bias")
+
+
+@dataclass(frozen=True, slots=True)
+class NormRule:
+    """The norms of a layer and at the ends of the model."""
+
+    pre: bool = True
+    post: bool = False
+    weight: bool = True
+    bias: Flag = False
+    """LayerNorms with a bias, where others have RMS norms."""
+    parallel: Flag = False
+    """Attention and feed-forward run beside each other."""
+    second: Flag = True
+    """The feed-forward has its own input norm; asked only where it runs beside attention."""
+    sub: bool = False
+    """Norms before the last projection of attention and feed-forward."""
+    embedding: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRule:
+    """When a window (or chunk) limits attention. Layers count from zero."""
+
+    key: str = "sliding_window"
+    chunk: bool = False
+    """The limit is a chunk, not a window."""
+    switch: Key | None = None
+    """Flag that must be true; None: the window holds whenever it is not null."""
+    first_layer: str | None = None
+    """Field with the first windowed layer (below it attention is full)."""
+    layer_types: bool = False
+    """Whether a `layer_types` list overrides everything else."""
+    every: int | None = None
+    """Each such layer, counted from one, is full and the others windowed."""
+    every_key: str | None = None
+    """Field that overrides `every`: a number, or one letter a layer of the period (L local, G global)."""
+    listed: str | None = None
+    """Field with a list, 1 where a layer is windowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class MoeRule:
+    """How a family spells its experts."""
+
+    layers: Literal["every", "sparse_step", "after_dense", "interleaved", "span"]
+    """every; `decoder_sparse_step` and `mlp_only_layers`; `first_k_dense_replace` and `moe_layer_freq`;
+    `interleave_moe_layer_step`; `moe_layer_start_index`, `_end_index` and `moe_layer_interval`."""
+    width: str | tuple[str, ...]
+    """Fields with the width of one routed expert, the first that is given."""
+    shared_count: str | None = None
+    """Field with the number of shared experts, each as wide as a routed one."""
+    shared_width: str | None = None
+    """Field with the width of what every token takes."""
+    shared_gate: bool = False
+    shared_experts: int = 0
+    """Shared experts that the class always has, each as wide as a routed one."""
+    grouped: bool = False
+    """Tokens choose groups of experts first, whatever `topk_method` says."""
+    topk_method: str | None = None
+    """`topk_method` where the key is absent; None: the family has no such key."""
+    router_bias: Flag = False
+    """`e_score_correction_bias` exists whatever `topk_method` says."""
+    bias: bool = False
+    router_linear_bias: bool = False
+    router_scales: bool = False
+    branch_norms: int = 0
+    switch: Key | None = None
+    """Flag that must be true for there to be experts."""
+
+
+Modules = Mapping[str, tuple[str, ...]]
+"""Tensor of ours -> module names below `model.layers.{i}.`, the checkpoint's first."""
+
+ATTENTION_MODULES: Modules = {
+    "q": ("self_attn.q_proj", "self_attn.qkv_proj"),
+    "k": ("self_attn.k_proj", "self_attn.qkv_proj"),
+    "v": ("self_attn.v_proj", "self_attn.qkv_proj"),
+    "gate": ("self_attn.gate_proj", "self_attn.g_proj"),
+    "o": ("self_attn.o_proj",),
+}
+MLA_MODULES: Modules = {
+    "q_a": ("self_attn.q_a_proj",),
+    "q_b": ("self_attn.q_b_proj",),
+    "q": ("self_attn.q_proj",),
+    "kv_a": ("self_attn.kv_a_proj_with_mqa",),
+    "kv_b": ("self_attn.kv_b_proj",),
+    "o": ("self_attn.o_proj",),
+}
+FFN_MODULES: Modules = {
+    "gate": ("mlp.gate_proj", "mlp.gate_up_proj"),
+    "up": ("mlp.up_proj", "mlp.gate_up_proj"),
+    "down": ("mlp.down_proj",),
+}
+MOE_MODULES: Modules = {
+    "router": ("mlp.gate",),
+    "gate": ("mlp.experts.{e}.gate_proj",),
+    "up": ("mlp.experts.{e}.up_proj",),
+    "down": ("mlp.experts.{e}.down_proj",),
+    "shared_gate_proj": ("mlp.shared_experts.gate_proj", "mlp.shared_expert.gate_proj"),
+    "shared_up": ("mlp.shared_experts.up_proj", "mlp.shared_expert.up_proj"),
+    "shared_down": ("mlp.shared_experts.down_proj", "mlp.shared_expert.down_proj"),
+    "shared_gate": ("mlp.shared_expert_gate",),
+}
+MIXTRAL_MODULES: Modules = {
+    "router": ("block_sparse_moe.gate", "mlp.gate"),
+    "gate": ("block_sparse_moe.experts.{e}.w1", "mlp.experts.{e}.gate_proj"),
+    "up": ("block_sparse_moe.experts.{e}.w3", "mlp.experts.{e}.up_proj"),
+    "down": ("block_sparse_moe.experts.{e}.w2", "mlp.experts.{e}.down_proj"),
+}
+FUSED_MODULES: Modules = {
+    "router": ("mlp.router",),
+    "gate": ("mlp.experts.gate_up_proj",),
+    "up": ("mlp.experts.gate_up_proj",),
+    "down": ("mlp.experts.down_proj",),
+}
+"""gpt-oss: all experts of a layer are one module."""
+LLAMA4_MODULES: Modules = {
+    "router": ("feed_forward.router",),
+    "gate": ("feed_forward.experts.{e}.gate_proj", "feed_forward.experts.gate_up_proj"),
+    "up": ("feed_forward.experts.{e}.up_proj", "feed_forward.experts.gate_up_proj"),
+    "down": ("feed_forward.experts.{e}.down_proj", "feed_forward.experts.down_proj"),
+    "shared_gate_proj": ("feed_forward.shared_expert.gate_proj",),
+    "shared_up": ("feed_forward.shared_expert.up_proj",),
+    "shared_down": ("feed_forward.shared_expert.down_proj",),
+}
+LLAMA4_FFN_MODULES: Modules = {name: (f"feed_forward.{name}_proj",) for name in ("gate", "up", "down")}
+HUNYUAN_MODULES: Modules = {
+    **MOE_MODULES,
+    "router": ("mlp.gate.wg", "mlp.gate"),
+    **{f"shared_{name}": (f"mlp.shared_mlp.{name}_proj",) for name in ("up", "down")},
+    "shared_gate_proj": ("mlp.shared_mlp.gate_proj",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KvRule:
+    """Which layers use the keys and values of a layer before."""
+
+    switch: Key | None = None
+    """Flag that must be true."""
+    factor: str | None = None
+    """Field with a period: only the first layer of each has its own (Hunyuan's CLA)."""
+    last: str | None = None
+    """Field with how many of the last layers have none of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One family's spelling and class defaults."""
+
+    mixer: Literal["attention", "mla"] = "attention"
+    qkv_bias: Flag = False
+    out_bias: Flag = False
+    ffn_bias: Flag = False
+    head_bias: Flag = False
+    qk_norm: Flag = False
+    qk_norm_over: Literal["head", "heads", "all"] = "head"
+    norm: NormRule = field(default_factory=NormRule)
+    sinks: Flag = False
+    """A sink a head: on all layers, or where the dialect has `windowed` keys on windowed ones."""
+    window: WindowRule | None = None
+    windowed: Mapping[str, str] = field(default_factory=dict)
+    """Field -> the field that stands for it on windowed layers."""
+    unwindowed: Mapping[str, str] = field(default_factory=dict)
+    """Field -> the field that stands for it, unless null, on layers without a window."""
+    v_from_k: Flag = False
+    """Layers without a window have no v projection."""
+    kv_shared: KvRule | None = None
+    multi_query: Key | None = None
+    """Flag that means one kv head."""
+    multi_query_unless: Key | None = None
+    """Flag under which `multi_query` means nothing."""
+    gated: bool = True
+    dense_width: str = "intermediate_size"
+    width_divisor: int = 1
+    """What the stated dense width is a multiple of: 2 where it is of gate and up together."""
+    width_factor: int | None = None
+    """Times hidden_size is the dense width where none is stated."""
+    moe: MoeRule | None = None
+    tied: bool = False
+    """`tie_word_embeddings` where the key is absent."""
+    positions: str | None = None
+    """Field with the rows of the table of learned positions."""
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Canonical field -> spellings of this family only."""
+    defaults: Mapping[str, Default] = field(default_factory=dict)
+    """Class defaults of fields that a real config may leave out."""
+    inert: tuple[str, ...] = ()
+    """Fields this family's code does not use, although others do."""
+    attention_modules: Modules = field(default_factory=lambda: ATTENTION_MODULES)
+    ffn_modules: Modules = field(default_factory=lambda: FFN_MODULES)
+    moe_modules: Modules = field(default_factory=lambda: MOE_MODULES)
+    nested: tuple[str, ...] = ()
+    """Objects of the config whose fields stand for the config's own."""
+    only: Mapping[str, Default] = field(default_factory=dict)
+    """Fields of which one value is understood, and any other refused."""
+    says: tuple[str, ...] = ()
+    """What is assumed of every model of the family."""

@@ -1,0 +1,190 @@
+"""Which layers have routed experts, and what they are, from a config read through its dialect."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from inferometer.ingest.dialect import MoeRule
+from inferometer.ingest.reader import ConfigReader
+from inferometer.specs.model import Moe
+
+MAX_WIDTH = 10**8
+MAX_LAYERS = 10_000
+MAX_EXPERTS = 100_000
+MAX_TOKENS = 10**9
+"""Limits of sanity, far above any model."""
+
+GROUPED_TOPK = ("group_limited_greedy", "noaux_tc")
+"""`topk_method` values that choose groups of experts first."""
+TOPK_METHODS = ("greedy", "gready", *GROUPED_TOPK)
+"""`gready` is DeepSeek-V2's own spelling of its default."""
+
+
+def per_layer(reader: ConfigReader, name: str, layers: int, *, low: int = 1, high: int) -> tuple[int, ...]:
+    """Return an integer for each layer: one for all of them, or a list of as many.
+
+    Raises InferometerError as `ConfigReader.integer`, and for a list of another length.
+    """
+    if not isinstance(reader.find(name)[1], list):
+        return (reader.integer(name, low=low, high=high),) * layers
+    listed = reader.integers(name, low=low, high=high) or ()
+    if len(listed) != layers:
+        raise reader.error(name, f"has {len(listed)} entries; allowed: num_hidden_layers = {layers}")
+    return listed
+
+
+def moe_layers(reader: ConfigReader, rule: MoeRule | None, layers: int) -> list[bool]:
+    """Return for each layer whether its feed-forward is routed."""
+    if rule is None or (rule.switch and not reader.flag(rule.switch.name, default=rule.switch.default)):
+        if rule is not None:
+            reader.skip("num_experts", "num_experts_per_tok", *_widths(rule))
+        return [False] * layers
+    match rule.layers:
+        case "every":
+            return [True] * layers
+        case "sparse_step":
+            step = reader.integer("decoder_sparse_step", high=MAX_LAYERS)
+            dense = set(reader.integers("mlp_only_layers", low=0, high=MAX_TOKENS) or ())
+            return [(layer + 1) % step == 0 and layer not in dense for layer in range(layers)]
+        case "interleaved":
+            step = reader.integer("interleave_moe_layer_step", high=MAX_LAYERS)
+            routed = reader.integers("moe_layers", low=0, high=MAX_TOKENS)
+            return [(layer + 1) % step == 0 if routed is None else layer in routed for layer in range(layers)]
+        case "span":
+            return _span(reader, layers)
+        case "after_dense":
+            return _after_dense(reader, layers)
+
+
+def _span(reader: ConfigReader, layers: int) -> list[bool]:
+    """Return the layers from a first to a last one, each so many (ERNIE 4.5: counted from one)."""
+    first = reader.integer("moe_layer_start_index", low=0, high=MAX_LAYERS)
+    last = reader.integer_or_none("moe_layer_end_index", low=-1, high=MAX_LAYERS)
+    every = reader.integer("moe_layer_interval", high=MAX_LAYERS)
+    end = layers - 1 if last is None or last < 0 else last
+    return [first <= layer <= end and (layer + 1) % every == 0 for layer in range(layers)]
+
+
+def _after_dense(reader: ConfigReader, layers: int) -> list[bool]:
+    """Return all but the first layers, each so many, or as a list says."""
+    if reader.integer_or_none("num_experts", high=MAX_EXPERTS) is None and reader.has("num_experts"):
+        return [False] * layers
+    first = reader.integer("first_k_dense_replace", low=0, high=MAX_LAYERS)
+    if not reader.has("moe_layer_freq") and "moe_layer_freq" not in reader.defaults:
+        return [layer >= first for layer in range(layers)]
+    if isinstance(reader.find("moe_layer_freq")[1], list):
+        listed = per_layer(reader, "moe_layer_freq", layers, low=0, high=1)
+        return [layer >= first and listed[layer] == 1 for layer in range(layers)]
+    every = reader.integer("moe_layer_freq", high=MAX_LAYERS)
+    return [layer >= first and layer % every == 0 for layer in range(layers)]
+
+
+def moe_blocks(
+    reader: ConfigReader, rule: MoeRule, around: Mapping[str, Any], sparse: Sequence[bool]
+) -> list[Moe | None]:
+    """Return the experts of each routed layer, None for the others; sizes may be one a layer."""
+    layers = len(sparse)
+    experts = per_layer(reader, "num_experts", layers, high=MAX_EXPERTS)
+    top_k = per_layer(reader, "num_experts_per_tok", layers, high=MAX_EXPERTS)
+    width = per_layer(reader, _stated_width(reader, rule), layers, high=MAX_WIDTH)
+    shared = _shared_widths(reader, rule, width)
+    made: dict[tuple[int, ...], Moe] = {}
+    found: list[Moe | None] = []
+    for layer, sizes in enumerate(zip(experts, top_k, width, shared, strict=True)):
+        if sparse[layer] and sizes not in made:
+            made[sizes] = _moe(reader, rule, around, _Sizes(*sizes))
+        found.append(made[sizes] if sparse[layer] else None)
+    return found
+
+
+class _Sizes(NamedTuple):
+    experts: int
+    top_k: int
+    width: int
+    shared: int
+
+
+def _widths(rule: MoeRule) -> tuple[str, ...]:
+    return (rule.width,) if isinstance(rule.width, str) else rule.width
+
+
+def _stated_width(reader: ConfigReader, rule: MoeRule) -> str:
+    """Return the first of the rule's fields that the config has; the first of all where it has none."""
+    names = _widths(rule)
+    given = [name for name in names if reader.has(name) and reader.find(name)[1] is not None]
+    return given[0] if given else names[0]
+
+
+def _shared_widths(reader: ConfigReader, rule: MoeRule, width: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the width of what every token takes beside its experts, for each layer."""
+    if rule.shared_experts:
+        return tuple(rule.shared_experts * each for each in width)
+    if rule.shared_width is not None:
+        if not reader.has(rule.shared_width) and rule.shared_width not in reader.defaults:
+            reader.remark(f"{rule.shared_width} is absent: no shared experts")
+            return (0,) * len(width)
+        shared = reader.integer_or_none(rule.shared_width, low=0, high=MAX_WIDTH) or 0
+        return (shared,) * len(width)
+    if rule.shared_count is None:
+        return (0,) * len(width)
+    if not reader.has(rule.shared_count) and rule.shared_count not in reader.defaults:
+        reader.remark(f"{rule.shared_count} is absent: no shared experts")
+        return (0,) * len(width)
+    if reader.find(rule.shared_count)[1] is None:
+        return (0,) * len(width)
+    counts = per_layer(reader, rule.shared_count, len(width), low=0, high=MAX_EXPERTS)
+    return tuple(count * each for count, each in zip(counts, width, strict=True))
+
+
+def _moe(reader: ConfigReader, rule: MoeRule, around: Mapping[str, Any], sizes: _Sizes) -> Moe:
+    if sizes.top_k > sizes.experts:
+        raise reader.wrong("num_experts_per_tok", sizes.top_k, f"at most the {sizes.experts} experts")
+    groups, top_groups, bias = _routing(reader, rule, sizes.experts, sizes.top_k)
+    return Moe(
+        experts=sizes.experts,
+        top_k=sizes.top_k,
+        width=sizes.width,
+        bias=rule.bias,
+        shared_width=sizes.shared,
+        shared_gate=rule.shared_gate and sizes.shared > 0,
+        groups=groups,
+        top_groups=top_groups,
+        router_bias=bias,
+        router_linear_bias=rule.router_linear_bias,
+        router_scales=rule.router_scales,
+        branch_norms=rule.branch_norms,
+        **around,
+    )
+
+
+def _routing(reader: ConfigReader, rule: MoeRule, experts: int, top_k: int) -> tuple[int, int, bool]:
+    """Return (groups, groups a token may choose from, whether each expert has a correction bias)."""
+    fixed = rule.router_bias
+    bias = fixed if isinstance(fixed, bool) else reader.flag(fixed.name, default=fixed.default)
+    grouped = rule.grouped
+    if rule.topk_method is not None:
+        method = reader.text("topk_method")
+        if method is None:
+            method = reader.taken_from_class["topk_method"] = rule.topk_method
+        if method not in TOPK_METHODS:
+            raise reader.wrong("topk_method", method, ", ".join(TOPK_METHODS))
+        bias = bias or method == "noaux_tc"
+        grouped = method in GROUPED_TOPK
+    if not grouped:
+        if rule.topk_method is not None:
+            reader.skip("n_group", "topk_group")
+        return 1, 1, bias
+    return *_groups(reader, experts, top_k), bias
+
+
+def _groups(reader: ConfigReader, experts: int, top_k: int) -> tuple[int, int]:
+    """Return (groups, groups a token may choose from)."""
+    groups = reader.integer_or_none("n_group", high=MAX_EXPERTS) or 1
+    top_groups = reader.integer_or_none("topk_group", high=MAX_EXPERTS) or groups
+    if experts % groups:
+        raise reader.wrong("n_group", groups, f"a divisor of the {experts} experts")
+    if top_groups > groups:
+        raise reader.wrong("topk_group", top_groups, f"at most n_group = {groups}")
+    if top_k > top_groups * (experts // groups):
+        held = top_groups * (experts // groups)
+        raise reader.wrong("num_experts_per_tok", top_k, f"at most the {held} experts of topk_group = {top_groups}")
+    return groups, top_groups
