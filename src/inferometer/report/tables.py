@@ -140,10 +140,9 @@ def question_lines(ranking: Ranking) -> list[str]:
         reached = f"; best {count(best.rates.tok_per_s_per_chip)} tok/s/chip" if len(ranking.results) > 1 else ""
         lines.append(f"{machine_text(best.problem)}: {price_text(best)}{reached}")
         lines += [f"  what if {changes_text(best)}"] if best.changes else []
-    lines += [
-        f"{machine_text(near.problem)}: nothing is feasible{' as asked' * near.estimate.feasible}"
-        for near in ranking.nearest
-    ]
+    for near in ranking.nearest:
+        lines.append(f"{machine_text(near.problem)}: nothing is feasible{' as asked' * near.estimate.feasible}")
+        lines += [f"  what if {changes_text(near)}"] if near.changes else []
     return lines
 
 
