@@ -1,6 +1,7 @@
 """From busy sums to the time of a stage's step. Columns in, columns out.
 
-Letters: C compute, M memory and N network busy seconds of the step, a and b the shares of M and N that can hide.
+Letters: C compute, M memory and N network busy seconds of the step, a and b the shares of M and N that can hide, W the
+ops' times one after another, W' the same with weights already on chip.
 """
 
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from inferometer.errors import InferometerError, unknown_name
-from inferometer.graph.ops import Column
+from inferometer.graph.ops import NONE, Column
 
 
 class Busy(NamedTuple):
@@ -20,6 +21,8 @@ class Busy(NamedTuple):
     work_s: Column
     """Ops one after another, each as long as it takes alone; messages left out."""
     network_s: Column
+    steady_s: Column = NONE
+    """As `work_s` with no op waiting for its weights: a repeat of a layer, whose weights were fetched ahead."""
 
 
 class Overlap(NamedTuple):
@@ -30,11 +33,15 @@ class Overlap(NamedTuple):
 
 
 class Scheduler(NamedTuple):
-    """A way to time a step, and whether it asks for the ops' own times or for the resources' sums."""
+    """A way to time a step, and which sums it asks for."""
 
     name: str
     seconds: Callable[[Busy, Overlap], Column]
-    by_op: bool
+    """The time of a stage from its sums; of one run of a segment where `later` is given."""
+    needs: frozenset[str]
+    """Fields of `Busy` it reads."""
+    later: Callable[[Busy, Overlap], Column] | None = None
+    """The time of each run of a segment after its first; None where a stage's sums say all."""
 
 
 def serial(busy: Busy, overlap: Overlap) -> Column:
@@ -59,8 +66,36 @@ def overlapped(busy: Busy, overlap: Overlap) -> Column:
     return np.maximum(exposed, busy.network_s) + (1 - a) * busy.memory_s
 
 
+def dag_first(busy: Busy, overlap: Overlap) -> Column:
+    """Return the time of a segment's first run with three streams: max(C, M, N, W + N).
+
+    Each op waits for the one before it, so the critical path is the ops and messages one after another; no stream is
+    fuller than that. The stated overlap shares are not used: what hides follows from the order of the ops.
+    """
+    return np.maximum(_fullest(busy), serial(busy, overlap))
+
+
+def dag_later(busy: Busy, overlap: Overlap) -> Column:
+    """Return the time of each further run: max(C, M, N, W' + N).
+
+    While one run computes, the memory stream fetches the weights of the next, so no op waits for them; the stream is
+    still busy for as long as they take.
+    """
+    del overlap
+    return np.maximum(_fullest(busy), busy.steady_s + busy.network_s)
+
+
+def _fullest(busy: Busy) -> Column:
+    return np.maximum(np.maximum(busy.compute_s, busy.memory_s), busy.network_s)
+
+
 SCHEDULERS = {
-    s.name: s for s in (Scheduler("serial", serial, by_op=True), Scheduler("overlap", overlapped, by_op=False))
+    scheduler.name: scheduler
+    for scheduler in (
+        Scheduler("serial", serial, frozenset({"work_s", "network_s"})),
+        Scheduler("overlap", overlapped, frozenset({"compute_s", "memory_s", "network_s"})),
+        Scheduler("dag", dag_first, frozenset(Busy._fields), dag_later),
+    )
 }
 
 

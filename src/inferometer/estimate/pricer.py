@@ -7,7 +7,7 @@ legal plan of each candidate. Sums run in node order, so a block of one gives th
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,10 +16,10 @@ from inferometer.cost.backend import CostBackend
 from inferometer.cost.collectives import envelope_table
 from inferometer.cost.schedulers import Busy
 from inferometer.estimate.candidates import GROUP_OF, GROUPS, Block, Index, Placements
-from inferometer.graph.ops import Choice, Column, Mask, Message, Node, Plan, Work
+from inferometer.graph.ops import NONE, Choice, Column, Mask, Message, Node, Plan, Traffic, Work
 from inferometer.specs.hardware import Machine
 
-ZERO = np.zeros(())
+ZERO = NONE
 """No time at all; sums skip it."""
 
 
@@ -163,6 +163,8 @@ class Pricer:
     """Engine masks: choice -> the plans it can run."""
     group_sizes: Mapping[str, Column]
     """Role -> ranks, a column over rows; roles of size 1 cost nothing."""
+    steady: bool = False
+    """Whether ops are also priced with their weights already on chip."""
     spaces: Spaces = field(init=False)
     _busy_roles: set[str] = field(init=False)
     _memo: dict[int, Cost] = field(default_factory=dict)
@@ -204,11 +206,12 @@ class Pricer:
 
     def _work(self, node: Work) -> Cost:
         price = self.backend.price(node, self.machine.chip)
-        parts = [x if x.ndim or x != 0 else ZERO for x in price]
+        steady_s = self.backend.price(without_weights(node), self.machine.chip).total_s if self.steady else ZERO
+        parts = [x if x.ndim or x != 0 else ZERO for x in (*price, steady_s)]
         if node.share != 1.0:
             parts = [x if x is ZERO else x * node.share for x in parts]
-        compute_s, memory_s, alone_s = parts
-        return Cost(Busy(compute_s, memory_s, alone_s, ZERO))
+        compute_s, memory_s, alone_s, steady_s = parts
+        return Cost(Busy(compute_s, memory_s, alone_s, ZERO, steady_s))
 
     def _message(self, node: Message) -> Cost:
         if node.role not in self._busy_roles:
@@ -281,6 +284,13 @@ class Pricer:
         if plan is not None and plan.legal is not None:
             take = take & plan.legal
         return Cost(select(take, right, left), space)
+
+
+def without_weights(work: Work) -> Work:
+    """Return an op whose weights need no reading."""
+    traffic_bytes: dict[Traffic, Column] = {Traffic.ACTIVATIONS: NONE, **work.traffic_bytes}
+    traffic_bytes.pop(Traffic.WEIGHTS, None)
+    return replace(work, traffic_bytes=traffic_bytes)
 
 
 def select(take: Mask, a: Busy, b: Busy) -> Busy:

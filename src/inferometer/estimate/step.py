@@ -23,7 +23,7 @@ from inferometer.cost.backend import CostBackend
 from inferometer.cost.schedulers import Busy, Overlap, Scheduler
 from inferometer.estimate.candidates import Block, Placements, Shardings
 from inferometer.estimate.precision import Precision
-from inferometer.estimate.pricer import NOTHING, ZERO, Cost, LinkTables, Pricer, total
+from inferometer.estimate.pricer import NOTHING, ZERO, Cost, LinkTables, Pricer, add, total
 from inferometer.graph.ops import Column, Graph
 from inferometer.specs.deployment import EngineSpec, Workload
 from inferometer.specs.formats import bytes_per_element, find_format
@@ -137,6 +137,7 @@ class StepModel:
             backend=self.problem.backend,
             allows=self.problem.allows,
             group_sizes={**sizes, "stage": sizes["dpa"] * sizes["tp"]},
+            steady="steady_s" in self.problem.scheduler.needs,
         )
         if self.record:
             self.graph, self.pricer = graph, pricer
@@ -180,7 +181,7 @@ class StepModel:
             hand_over_s = total(pricer.spaces.to_all(edges.pop()))
             around = [_weighted(pricer, edges, times[c]) for c in range(deep)]
             stages = tuple(pricer.spaces.to_all(pricer.add(a, b)) for a, b in zip(own, around, strict=True))
-            stage_s = tuple(self.problem.scheduler.seconds(busy, self.problem.overlap) for busy in stages)
+            stage_s = self._stage_seconds(pricer, stages, list(zip(core, edges, strict=False)), times)
             if hand_over_s is not ZERO:
                 stage_s = tuple(plus(alone, hand_over_s, times[c, -1]) for c, alone in enumerate(stage_s))
             one_s = self._pipelined(stage_s, counts, micro)
@@ -203,14 +204,31 @@ class StepModel:
         longest: Column = np.maximum(micro * slowest, through)
         return longest
 
+    def _stage_seconds(
+        self, pricer: Pricer, stages: tuple[Busy, ...], segments: list[tuple[Cost, Cost]], times: Column
+    ) -> tuple[Column, ...]:
+        """Return the time of each stage kind: from its sums, or run by run of its segments (core, edges)."""
+        scheduler, overlap = self.problem.scheduler, self.problem.overlap
+        if scheduler.later is None:
+            return tuple(scheduler.seconds(busy, overlap) for busy in stages)
+        runs = [pricer.spaces.to_all(pricer.add(own, around)) for own, around in segments]
+        first = [scheduler.seconds(busy, overlap) for busy in runs]
+        later = [scheduler.later(busy, overlap) for busy in runs]
+        found: list[Column] = []
+        for count in times[: len(stages)]:
+            stage_s: Column = ZERO
+            for once, again, runs_here in zip(first, later, count, strict=False):
+                stage_s = add(stage_s, np.minimum(runs_here, 1) * once + np.maximum(runs_here - 1, 0) * again)
+            found.append(stage_s)
+        return tuple(found)
+
     def _needed(self, cost: Cost) -> Cost:
         """Return a cost without the sums that the scheduler does not ask for."""
-        if self.record:
+        needs = self.problem.scheduler.needs
+        if self.record or len(needs) == len(cost.busy):
             return cost
-        busy = cost.busy
-        if self.problem.scheduler.by_op:
-            return Cost(Busy(ZERO, ZERO, busy.work_s, busy.network_s), cost.space)
-        return Cost(busy._replace(work_s=ZERO), cost.space)
+        kept = (x if name in needs else ZERO for name, x in zip(Busy._fields, cost.busy, strict=True))
+        return Cost(Busy(*kept), cost.space)
 
     def _residuals(self, graph: Graph) -> list[str]:
         allowed = self.problem.allows.get("residual", graph.residuals)
