@@ -74,12 +74,16 @@ def embedding(low: Lowering, model: ModelSpec, residuals: tuple[str, ...]) -> Se
         replication=ONE,
         shape="[t] -> [t, H]",
     )
-    edges: dict[str, tuple[Node, ...]] = {}
-    for r in residuals:
-        size = low.residual_rows(r) * (2 * low.hidden * WIDE_BYTES)
-        normed = (low.elementwise("embedding-norm", size),) if model.embedding_norm else ()
-        edges[r] = (low.reshard(low.layout(tp="P"), low.residual_layout(r)), *normed)
+    edges: dict[str, tuple[Node, ...]] = {
+        r: (low.reshard(low.layout(tp="P"), low.residual_layout(r)), *_embedding_norm(low, model, r)) for r in residuals
+    }
     return Segment(name="embedding", nodes=(lookup,), edges=edges)
+
+
+def _embedding_norm(low: Lowering, model: ModelSpec, residual: str) -> tuple[Node, ...]:
+    if not model.embedding_norm:
+        return ()
+    return (low.elementwise("embedding-norm", low.residual_rows(residual) * (2 * low.hidden * WIDE_BYTES)),)
 
 
 def logits(low: Lowering, model: ModelSpec, residuals: tuple[str, ...]) -> Segment:

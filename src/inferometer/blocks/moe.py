@@ -75,17 +75,14 @@ def tensors(block: Moe, hidden: int, dtype: str) -> tuple[Tensor, ...]:
 
 def _router_vectors(block: Moe, hidden: int, dtype: str) -> list[Tensor]:
     """Return the vectors of the router, and the norms of the branches."""
-    sizes = {
-        "router_bias": (block.router_bias, block.experts),
-        "router_linear_bias": (block.router_linear_bias, block.experts),
-        "router_scale": (block.router_scales, hidden),
-        "expert_scale": (block.router_scales, block.experts),
-    }
-    found = [
-        Tensor(name=name, rows=rows, format="fp32" if name == "router_bias" else dtype, kind="router")
-        for name, (held, rows) in sizes.items()
-        if held
-    ]
+    found = []
+    if block.router_bias:
+        found.append(Tensor(name="router_bias", rows=block.experts, format="fp32", kind="router"))
+    if block.router_linear_bias:
+        found.append(Tensor(name="router_linear_bias", rows=block.experts, format=dtype, kind="router"))
+    if block.router_scales:
+        found.append(Tensor(name="router_scale", rows=hidden, format=dtype, kind="router"))
+        found.append(Tensor(name="expert_scale", rows=block.experts, format=dtype, kind="router"))
     if block.branch_norms:
         found.append(Tensor(name="branch_norms", rows=hidden, count=block.branch_norms, format=dtype, kind="norm"))
     return found
