@@ -21,6 +21,8 @@ from inferometer.catalog.loader import preset_config
         "top llama-3.1-8b p5.48xlarge",
         "explain deepseek-v3 gb200-nvl72 32x1 --sizes DPA=16,TP=2,EP=32 --batch 512",
         "explain llama-3.1-8b h100",
+        "explain deepseek-v3 h200 8x2 --sizes DPA=8 --against=b200",
+        "explain deepseek-v3 h200 8x2 --sizes DPA=8 --placements",
         "params deepseek-v3",
     ],
 )

@@ -9,7 +9,7 @@ from inferometer.cli.options import VERBS, flags
 NUMBERS = ("0", "1", "2", "3", "7", "16", "-1", "1e30", "nan", "inf", "-0", "0.5", "1_0", "٣", "")
 WORDS = ("fp8", "decode", "prefill", "vllm", "ideal", "serial", "tpot=50ms", "ttft=1s", "20", "TP=2", "DPA=2,EP=4", "x")
 values = st.one_of(st.sampled_from(NUMBERS), st.sampled_from(WORDS), st.text(max_size=12))
-SWITCHES = {"enable_expert_parallel", "per_dollar", "progress", "json", "table"}
+SWITCHES = {"enable_expert_parallel", "per_dollar", "progress", "placements", "json", "table"}
 
 
 @st.composite

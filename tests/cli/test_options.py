@@ -33,6 +33,8 @@ TABLE = {
     "region": "--region",
     "tier": "--tier",
     "what_if": "--what-if",
+    "against": "--against",
+    "placements": "--placements",
     "slo": "--slo",
     "by": "--by",
     "per_dollar": "--per-dollar",
@@ -54,7 +56,7 @@ DEPLOYMENT = f"model chip machine {WORK} {SHARDING} {MEMORY} engine backend sche
 TAKEN = {
     "search": f"{DEPLOYMENT} by per_dollar top progress json table",
     "top": f"{DEPLOYMENT} by per_dollar top progress json table",
-    "explain": f"{DEPLOYMENT} placement json table",
+    "explain": f"{DEPLOYMENT} placement placements against json table",
     "params": "model quant json table",
     "models": "json table",
     "chips": f"for_model quant {MEMORY} {PRICE} json table",

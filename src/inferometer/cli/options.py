@@ -106,6 +106,15 @@ class Options:
         list[str] | None,
         _option("--what-if", metavar="FIELD=VALUE,...", text="Change the machine: hbm_bandwidth=+20%, link.nvlink=2x."),
     ] = None
+    against: Annotated[
+        str | None,
+        _option(
+            "--against", metavar="'CHIP MACHINE OPTIONS'", text="Hold another deployment against it, the rest alike."
+        ),
+    ] = None
+    placements: Annotated[bool, _option("--placements", text="List every placement with its step, fastest first.")] = (
+        False
+    )
     slo: Annotated[
         str | None, _option("--slo", metavar="LIMIT", text="20 (tok/s a user), tpot=50ms, or ttft=2s in prefill.")
     ] = None
@@ -150,7 +159,7 @@ REPEATED = ("what_if",)
 VERBS: dict[str, tuple[str, ...]] = {
     "search": (*DEPLOYMENT, "by", "per_dollar", "top", "progress", *OUTPUT),
     "top": (*DEPLOYMENT, "by", "per_dollar", "top", "progress", *OUTPUT),
-    "explain": (*DEPLOYMENT, "placement", *OUTPUT),
+    "explain": (*DEPLOYMENT, "placement", "placements", "against", *OUTPUT),
     "params": ("model", "quant", *OUTPUT),
     "models": OUTPUT,
     "chips": ("for_model", "quant", *MEMORY, *PRICE, *OUTPUT),

@@ -56,15 +56,44 @@ def search(options: Options, *, top: int) -> None:
 
 
 def explain(options: Options) -> None:
-    """Explain one deployment; exit 1 where it is not feasible."""
+    """Explain one deployment, or hold another against it; exit 1 where one is not feasible."""
     check_output(options)
+    if options.against is not None and options.placements:
+        raise InferometerError("--placements lists one deployment's; leave --against out")
+    if options.placements and options.placement is not None:
+        raise InferometerError("--placements lists them all; leave --placement out")
+    answer = _one(options)
+    answers = [answer]
+    if options.against is not None:
+        from inferometer.cli.against import against
+
+        answers.append(_one(against(options, options.against)))
+        _compare(options, *answers)
+    elif options.placements:
+        _list_placements(options, answer)
+    elif options.json:
+        out(dumps(explain_row(answer)))
+    else:
+        from inferometer.report.explain import print_explanation
+        from inferometer.report.tables import Page
+
+        print_explanation(Page(), answer)
+    if not all(one.estimate.feasible for one in answers):
+        for name, one in zip(("A: ", "B: ") if len(answers) > 1 else ("",), answers, strict=True):
+            if not one.estimate.feasible:
+                say(f"{name}not feasible: " + "; ".join((*one.estimate.reasons, *_room(one))))
+        raise typer.Exit(NOT_FEASIBLE)
+
+
+def _one(options: Options) -> Answer:
+    """Return the one deployment that is asked for."""
     model = load_model(options.model)
     sizes = role_sizes(options, model)
     (machine, *more) = machines(options, sizes).values()
     if more:
         raise InferometerError("explain takes one CHIP; search takes several")
     say_unused(options)
-    answer = api.estimate(
+    return api.estimate(
         model,
         machine,
         sizes,
@@ -73,16 +102,32 @@ def explain(options: Options) -> None:
         slo=options.slo,
         **settings(options),
     )
-    if options.json:
-        out(dumps(explain_row(answer)))
-    else:
-        from inferometer.report.explain import print_explanation
-        from inferometer.report.tables import Page
 
-        print_explanation(Page(), answer)
-    if not answer.estimate.feasible:
-        say("not feasible: " + "; ".join((*answer.estimate.reasons, *_room(answer))))
-        raise typer.Exit(NOT_FEASIBLE)
+
+def _compare(options: Options, a: Answer, b: Answer) -> None:
+    if options.json:
+        from inferometer.report.compare_row import comparison_row
+
+        out(dumps(comparison_row(a, b)))
+        return
+    from inferometer.report.compare import print_comparison
+    from inferometer.report.tables import Page
+
+    print_comparison(Page(), a, b)
+
+
+def _list_placements(options: Options, answer: Answer) -> None:
+    from inferometer.report.placements import placement_rows
+
+    rows = placement_rows(answer)
+    if options.json:
+        for row in rows:
+            out(dumps(row))
+        return
+    from inferometer.report.placements import print_placements
+    from inferometer.report.tables import Page
+
+    print_placements(Page(), answer, rows)
 
 
 def check_output(options: Options) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 from inferometer.estimate.result import ChoiceRow, OpRow
 from inferometer.report.answer import Answer
 from inferometer.report.flags import launch_flags
-from inferometer.specs.deployment import ROLES
+from inferometer.specs.deployment import ROLES, Placement
+from inferometer.specs.hardware import Fabric
 from inferometer.version import __version__
 
 LISTED_PLACES = ("tp", "dpa", "dcp", "pp", "ep", "etp")
@@ -82,8 +83,13 @@ def resident_sequences(answer: Answer) -> int | None:
 
 def placement_table(answer: Answer) -> dict[str, dict[str, int]]:
     """Return role -> axis -> factor, factors of 1 left out; strides follow from the nesting of roles."""
-    axes = [axis.name for axis in answer.problem.machine.fabric.axes]
-    roles = answer.estimate.placement.roles
+    return placed(answer.estimate.placement, answer.problem.machine.fabric)
+
+
+def placed(placement: Placement, fabric: Fabric) -> dict[str, dict[str, int]]:
+    """Return role -> axis -> factor of a placement, factors of 1 left out."""
+    axes = [axis.name for axis in fabric.axes]
+    roles = placement.roles
     listed = [(role, roles[role].factors) for role in LISTED_PLACES if role in roles]
     return {role: {a: f for a, f in zip(axes, factors, strict=True) if f > 1} for role, factors in listed}
 

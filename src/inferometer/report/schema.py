@@ -122,6 +122,45 @@ EXPLAIN = (
     Field("flags", "flags[]", "", "how engines are started"),
 )
 
+TERM = (
+    Field("term", "string", "", "kind of operation; overlap hidden is below 0"),
+    Field("a_s", "number", "s", "of A's step"),
+    Field("b_s", "number", "s", "of B's step"),
+    Field("difference_s", "number", "s", "B less A; they sum to the difference of the steps"),
+)
+
+MEMORY_LINE = (
+    Field("line", "string", "", "weights, kv, reserve, free or visible"),
+    Field("a_bytes", "number", "B", "a chip of A's fullest stage"),
+    Field("b_bytes", "number", "B", "of B's"),
+)
+
+RATIO = (
+    Field("step_s", "number?", "", "B over A"),
+    Field("tok_per_s", "number?", "", "same"),
+    Field("tok_per_s_per_chip", "number?", "", "same"),
+    Field("usd_per_mtok", "number?", "", "same, decode or prefill alone; null without two prices"),
+)
+
+TAKEN = (Field("a", "string?", "", "plan of A"), Field("b", "string?", "", "plan of B"))
+
+COMPARISON = (
+    Field("version", "string", "", "of inferometer"),
+    Field("a", "deployment", "", "what was typed"),
+    Field("b", "deployment", "", "what --against changes of it"),
+    Field("ratio", "ratio", "", "B over A"),
+    Field("terms", "term[]", "", "both steps by kind of operation"),
+    Field("memory", "memory_line[]", "", "of a chip"),
+    Field("choices", "taken{}", "", "Choice -> plans, where they differ"),
+)
+
+PLACEMENT = (
+    Field("placement", "integer{}{}", "", "role -> axis -> factor; what is left out is 1"),
+    Field("step_s", "number?", "s", "one pass"),
+    Field("tok_per_s_per_chip", "number?", "tok/s", "as in a deployment"),
+    Field("taken", "boolean", "", "the one that explain takes"),
+)
+
 CHIP = (
     Field("chip", "string", "", "catalogue id"),
     Field("name", "string", "", "product"),
@@ -170,12 +209,18 @@ DIAGNOSTIC = (Field("name", "string", "", "stable name"), Field("text", "string"
 OBJECTS = {
     "deployment": DEPLOYMENT,
     "explain": EXPLAIN,
+    "comparison": COMPARISON,
+    "placement": PLACEMENT,
     "chip": CHIP,
     "model": MODEL,
     "params": PARAMS,
     "sizes": SIZES,
     "workload": WORKLOAD,
     "change": CHANGE,
+    "term": TERM,
+    "memory_line": MEMORY_LINE,
+    "ratio": RATIO,
+    "taken": TAKEN,
     "busy": BUSY,
     "op": OP,
     "flags": FLAGS,
@@ -184,7 +229,7 @@ OBJECTS = {
 """Object -> its keys, in order."""
 
 
-PRINTED = ("deployment", "explain", "chip", "model", "params")
+PRINTED = ("deployment", "explain", "comparison", "placement", "chip", "model", "params")
 """Objects that are printed, one a line; their schemas are shipped in `report/schemas`."""
 
 FOLDER = Path(__file__).with_name("schemas")

@@ -1,7 +1,7 @@
 """Short text of the numbers and names that tables and headers share."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from inferometer.blocks.model import layer_kinds
 from inferometer.estimate.step import Problem
@@ -63,7 +63,15 @@ def sizes_flag(sizes: Sizes) -> str:
 
 def placement_flag(answer: Answer) -> str:
     """Return the placement as --placement takes it; empty where every role has size 1."""
-    table = placement_table(answer)
+    return spans_text(placement_table(answer))
+
+
+def spans_text(table: Mapping[str, Mapping[str, int]]) -> str:
+    """Return role -> axis -> factor as --placement takes it.
+
+    >>> spans_text({"tp": {"nvlink": 2}, "ep": {"nvlink": 8, "network": 2}})
+    'TP=nvlink:2,EP=nvlink:8+network:2'
+    """
     return ",".join(
         f"{role.upper()}=" + "+".join(f"{axis}:{factor}" for axis, factor in spans.items())
         for role, spans in table.items()
