@@ -309,7 +309,7 @@ def test_an_interrupt_ends_with_130(monkeypatch):
     assert "Traceback" not in done.err
 
 
-@pytest.mark.parametrize("verb", ["search", "explain", "params", "chips", "models", "validate", "top"])
+@pytest.mark.parametrize("verb", ["search", "explain", "params", "chips", "models", "check", "validate", "top"])
 def test_help_of_a_verb_loads_nothing_heavy(verb):
     script = (
         "import sys\nfrom inferometer.cli.main import main\n"

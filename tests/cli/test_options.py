@@ -60,12 +60,13 @@ TAKEN = {
     "params": "model quant json table",
     "models": "json table",
     "chips": f"for_model quant {MEMORY} {PRICE} json table",
+    "check": "pins json table",
     "validate": "backend points measured_class json table",
 }
 
 
 def test_spellings_are_frozen():
-    fields = [field for field in Options.__dataclass_fields__ if field not in ("model", "chip", "machine")]
+    fields = [field for field in Options.__dataclass_fields__ if field not in ("model", "chip", "machine", "pins")]
     assert {field: " ".join(flags(field)) for field in fields} == TABLE
 
 

@@ -19,6 +19,8 @@ KEYS = {
     "explain": f"{DEPLOYMENT} ops flags",
     "chip": "chip name vendor memory_bytes memory_bytes_per_s peak_flops_per_s tdp_w default_machine usd_per_chip_hour"
     " price_source assumed least_chips",
+    "pin": "pin ok model chip machine feasible reasons bounds",
+    "bound": "key value min max ok",
     "model": "model architecture total_params active_params layers attention ffn checkpoint_bytes kv_bytes_per_token"
     " max_context source",
     "params": "model total_params active_params active_params_one_table mtp_params by_kind checkpoint_bytes"

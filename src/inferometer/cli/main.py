@@ -84,6 +84,13 @@ def chips(options: Options) -> None:
     verb(options)
 
 
+def check(options: Options) -> None:
+    """Ask the pinned deployments of FILE again; exit 1 where one leaves its bounds."""
+    from inferometer.cli.pins import check as verb
+
+    verb(options)
+
+
 def validate(options: Options) -> None:
     """Hold predictions against published measurements."""
     from inferometer.cli.lists import validate as verb
@@ -91,7 +98,7 @@ def validate(options: Options) -> None:
     verb(options)
 
 
-for _name, _verb in zip(VERBS, (search, top, explain, params, models, chips, validate), strict=True):
+for _name, _verb in zip(VERBS, (search, top, explain, params, models, chips, check, validate), strict=True):
     command(app, _name, _verb)
 
 

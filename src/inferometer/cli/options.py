@@ -32,6 +32,7 @@ class Options:
     machine: Annotated[
         str | None, _argument("MACHINE", "Chips x nodes (8x2), a torus slice (4x4x4), or a machine's name.")
     ] = None
+    pins: Annotated[str, _argument("FILE", "Pinned deployments with their bounds, TOML (docs/files.md).")] = ""
     for_model: Annotated[
         str | None, _option("--model", metavar="MODEL", text="Add the least number of chips that holds its weights.")
     ] = None
@@ -136,7 +137,7 @@ class ClosedPipeError(Exception):
     """Whoever read stdout has gone. No OSError: click would end the process with 1 for that."""
 
 
-REQUIRED = ("model", "chip")
+REQUIRED = ("model", "chip", "pins")
 
 ENGINE_SPELLING = (
     "tensor_parallel_size",
@@ -163,6 +164,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "params": ("model", "quant", *OUTPUT),
     "models": OUTPUT,
     "chips": ("for_model", "quant", *MEMORY, *PRICE, *OUTPUT),
+    "check": ("pins", *OUTPUT),
     "validate": ("backend", "points", "measured_class", *OUTPUT),
 }
 """Verb -> the fields it takes."""

@@ -178,6 +178,25 @@ CHIP = (
     ),
 )
 
+BOUND = (
+    Field("key", "string", "", "what is bound, of a deployment row"),
+    Field("value", "number?", "", "what it is now, in the unit of the key"),
+    Field("min", "number?", "", "least allowed"),
+    Field("max", "number?", "", "most allowed"),
+    Field("ok", "boolean", "", "known, and within"),
+)
+
+PIN = (
+    Field("pin", "string", "", "its name in the file"),
+    Field("ok", "boolean", "", "nothing moved"),
+    Field("model", "string", "", "preset, or name of the config"),
+    Field("chip", "string", "", "catalogue id"),
+    Field("machine", "string", "", "as in a deployment"),
+    Field("feasible", "boolean", "", "legal, and fits"),
+    Field("reasons", "string[]", "", "why it is not feasible"),
+    Field("bounds", "bound[]", "", "in the file's order"),
+)
+
 MODEL = (
     Field("model", "string", "", "preset id"),
     Field("architecture", "string", "", "model_type of the config"),
@@ -212,6 +231,8 @@ OBJECTS = {
     "comparison": COMPARISON,
     "placement": PLACEMENT,
     "chip": CHIP,
+    "pin": PIN,
+    "bound": BOUND,
     "model": MODEL,
     "params": PARAMS,
     "sizes": SIZES,
@@ -229,7 +250,7 @@ OBJECTS = {
 """Object -> its keys, in order."""
 
 
-PRINTED = ("deployment", "explain", "comparison", "placement", "chip", "model", "params")
+PRINTED = ("deployment", "explain", "comparison", "placement", "chip", "pin", "model", "params")
 """Objects that are printed, one a line; their schemas are shipped in `report/schemas`."""
 
 FOLDER = Path(__file__).with_name("schemas")
