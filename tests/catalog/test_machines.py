@@ -9,6 +9,9 @@ from inferometer.catalog.machines import find_machine, load_instances, load_mach
 from inferometer.catalog.slices import build_machine, cubic_slice, parse_sizes
 from inferometer.errors import InferometerError, UnknownNameError
 
+WRAPS = {"tpu-v5e-pod": 16, "tpu-v6e-pod": 16, "aws-inf2": 12}
+"""Chips along an axis of which a multiple closes, where it is not four: the full axis only."""
+
 
 def axes(*args):
     return [(a.name, a.geometry, a.size) for a in build_machine(*args).fabric.axes]
@@ -23,7 +26,9 @@ def test_every_machine_is_whole_and_sourced(machine):
         assert machine.sources[f"{level.name}.bytes_per_s"]
         assert f"{level.name}.latency_s" in machine.assumed
     if machine.torus:
-        assert all((lv.geometry, lv.wrap_multiple) == ("ring", 4) for lv in machine.levels)
+        torus, beyond = machine.levels[: machine.dimensions], machine.levels[machine.dimensions :]
+        assert {(lv.geometry, lv.wrap_multiple) for lv in torus} == {("ring", WRAPS.get(machine.id, 4))}
+        assert [lv.geometry for lv in beyond] == ["switch"]
     elif machine.levels[0].geometry == "switch" and machine.levels[0].name == "nvlink":
         assert [lv.name for lv in machine.levels] == ["nvlink", "network"]
         assert machine.levels[1].geometry == "switch"
@@ -49,7 +54,8 @@ def test_latencies():
 def test_only_nvswitch_3_and_later_reduces_and_multicasts():
     for machine in load_machines().values():
         for level in machine.levels:
-            later = level.name == "nvlink" and level.max_size > 1 and not machine.chip.startswith("a100")
+            switch = level.name == "nvlink" and level.geometry == "switch" and level.max_size > 1
+            later = switch and not machine.chip.startswith("a100")
             assert (level.reduces, level.multicast) == (later, later), machine.id
 
 
@@ -125,7 +131,7 @@ def test_a_bad_machine_is_one_clear_line(text):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("text", ["4x4x4x4", "32x4x4", "21x21x1", "0x4x4", "29"])
+@pytest.mark.parametrize("text", ["4x4x4x4x4", "32x4x4", "21x21x1", "4x4x4x5000", "0x4x4", "29"])
 def test_a_bad_slice_is_refused(text):
     with pytest.raises(InferometerError):
         build_machine("tpu-v5p", text)
@@ -138,7 +144,7 @@ def test_absurd_numbers_of_chips_are_refused(n):
 
 
 def test_names_that_do_not_decide():
-    with pytest.raises(InferometerError, match="choose one of: a100-40-sxm, a100-80-sxm"):
+    with pytest.raises(InferometerError, match="choose one of: a100-40-pcie, a100-40-sxm, a100-80-pcie, a100-80-sxm"):
         build_machine("a100")
     with pytest.raises(InferometerError, match="gcp-a3-high, gcp-a3-mega, gcp-a3-ultra"):
         build_machine("gcp-a3")

@@ -23,7 +23,7 @@ MOE = ("explain", "deepseek-v3", "h200", "8x2")
         (("search", "", "h200"), "MODEL is empty"),
         (("search", "model.gguf", "h200"), "GGUF"),
         (("search", "./nothing/config.json", "h200"), "does not exist"),
-        (("search", "llama-3.1-8b", "h20"), "did you mean"),
+        (("search", "llama-3.1-8b", "h210"), "did you mean"),
         (("search", "llama-3.1-8b", "a100"), "ambiguous"),
         (("search", "llama-3.1-8b", ""), "CHIP"),
         (("search", "llama-3.1-8b", "h100,,b200"), "CHIP"),

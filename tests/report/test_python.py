@@ -56,7 +56,7 @@ def test_every_error_is_ours():
         with pytest.raises(InferometerError):
             estimate("llama-3.1-8b", "h100", **wrong)
     with pytest.raises(InferometerError, match="did you mean"):
-        search("llama-3.1-8b", ["h100", "h20"])
+        search("llama-3.1-8b", ["h100", "h210"])
 
 
 def test_rooms_of_the_same_name_do_not_hide_the_functions():

@@ -1,5 +1,6 @@
 """Machines: products with their levels, cloud instances, and a machine of the user's own."""
 
+import math
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
@@ -174,4 +175,8 @@ def machine_from_table(where: str, table: dict[str, Any]) -> MachineSpec:
     for level in spec.levels:
         if level.max_size < 1 or level.wrap_multiple < 0:
             raise InferometerError(f"{where}: level {level.name}: max_size is 1 or more, wrap_multiple 0 or more")
+        if not (1 <= level.oversubscription_ratio < math.inf and level.oversubscribed_beyond >= 1):
+            raise InferometerError(
+                f"{where}: level {level.name}: oversubscription_ratio and oversubscribed_beyond are 1 or more"
+            )
     return spec

@@ -31,19 +31,27 @@ def name_index(kind: str, rows: Iterable[tuple[str, Iterable[str]]]) -> dict[str
 def resolve(kind: str, name: str, index: Mapping[str, str]) -> str | None:
     """Return the id that claims `name`, or None where none does.
 
-    A name that no row claims and several ids begin with is an InferometerError that lists them.
+    A name that no row claims and the names of several rows begin with is an InferometerError that lists those rows.
+    A number counts whole: `h20` does not begin `h200`.
 
     >>> resolve("chip", "a100", {"a100-40-sxm": "a100-40-sxm", "a100-80-sxm": "a100-80-sxm"})
     Traceback (most recent call last):
     inferometer.errors.InferometerError: chip 'a100' is ambiguous; choose one of: a100-40-sxm, a100-80-sxm
+    >>> resolve("chip", "h20", {"h200-sxm": "h200-sxm", "h200-nvl": "h200-nvl"})
     """
     key = normalise(name)
     if key in index:
         return index[key]
-    matches = sorted({ident for ident in index.values() if key and ident.startswith(key)})
+    matches = sorted({ident for known, ident in index.items() if _begins(key, known)})
     if len(matches) > 1:
         raise InferometerError(f"{kind} {name!r} is ambiguous; choose one of: {', '.join(matches)}")
     return None
+
+
+def _begins(key: str, name: str) -> bool:
+    if not key or not name.startswith(key):
+        return False
+    return not (key[-1].isdigit() and name[len(key)].isdigit())
 
 
 def close_names(name: str, names: Iterable[str]) -> list[str]:

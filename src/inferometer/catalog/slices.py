@@ -2,6 +2,7 @@
 
 import math
 import re
+from itertools import permutations
 
 from inferometer.catalog.chips import chip_from_table, chip_index, find_chip, load_chips
 from inferometer.catalog.machines import (
@@ -20,6 +21,9 @@ from inferometer.specs.hardware import Axis, ChipSpec, Fabric, Level, Machine, M
 MAX_CHIPS = 1_000_000
 """More chips than any one machine will have; a larger size is a slip."""
 
+CHIPS_AND_NODES = 2
+"""Levels of the usual machine: what `AxB` says."""
+
 _NUMBERS = re.compile(r"[-+]?[\d.]*(?:[x×][-+]?[\d.]*)*")
 
 
@@ -27,9 +31,11 @@ def build_machine(chip_name: str, machine_text: str | None = None, n_chips: int 
     """Return the chip and the fabric in use.
 
     `chip_name`: a chip, a machine, a cloud instance, or a file of either. `machine_text`: `8x2` is chips x nodes
-    on a switched machine (`8` is `8x1`) and a slice on a torus; or a machine's or an instance's name, which
-    stands for all of it unless `n_chips` says how many chips. Without `machine_text` the fabric has `n_chips`
-    (else an instance's or a machine's own, else 1) on as few equal nodes as hold them, or the most cubic slice.
+    on a switched machine (`8` is `8x1`; a machine of three levels takes three sizes, or one number) and a slice on a
+    torus, where one size more is slices joined by the network; or a machine's or an instance's name, which stands
+    for all of it unless `n_chips` says how many chips. Without `machine_text` the fabric has `n_chips` (else an
+    instance's or a machine's own, else 1) on as few equal nodes as hold them, or the most cubic slice. A torus wraps
+    as its product says; twisted tori are not modelled.
     Raises InferometerError for an unknown or ambiguous name, for a machine of another chip, and for a size that
     is not a whole number of 1 or more or that the machine does not hold.
 
@@ -53,7 +59,7 @@ def build_machine(chip_name: str, machine_text: str | None = None, n_chips: int 
     if sizes is None:
         sizes = _spread(spec, n_chips or (_own_chips(spec, named) if named else 1))
         text = text if named and n_chips is None and text else "x".join(str(s) for s in sizes)
-    elif spec.torus and len(sizes) == 1:
+    elif len(sizes) == 1 and (spec.torus or len(spec.levels) > CHIPS_AND_NODES):
         sizes = _spread(spec, sizes[0])
     instance = None if named is None else load_instances().get(plain_name(named))
     return Machine(
@@ -118,22 +124,57 @@ def _check_chip(chip: ChipSpec, spec: MachineSpec) -> None:
 
 
 def _own_chips(spec: MachineSpec, name: str) -> int:
-    """Return the chips `name` stands for: an instance's, a torus host's, or all of the innermost level."""
+    """Return the chips `name` stands for: an instance's, a torus host's, or all below the outermost level."""
     instance = load_instances().get(plain_name(name))
     if instance is not None:
         return instance.chips
-    return host_chips().get(spec.id, 1) if spec.torus else spec.levels[0].max_size
+    if spec.torus:
+        return host_chips().get(spec.id, 1)
+    return math.prod(level.max_size for level in spec.levels[:-1] or spec.levels)
 
 
 def _spread(spec: MachineSpec, n: int) -> tuple[int, ...]:
     """Return sizes whose product is `n`: the most cubic slice, or equal nodes, as few as hold them."""
-    if spec.torus:
-        return cubic_slice(n, tuple(level.max_size for level in spec.levels))
-    if len(spec.levels) == 1:
+    if not spec.torus:
+        return _nested(spec.levels, n)
+    inner, outer = spec.levels[: spec.dimensions], spec.levels[spec.dimensions :]
+    whole = math.prod(level.max_size for level in inner)
+    nodes = _fewest(n, whole) if outer else 1
+    return (*_slice(inner, n // nodes), *((nodes,) if nodes > 1 else ()))
+
+
+def _nested(levels: tuple[Level, ...], n: int) -> tuple[int, ...]:
+    """Return a size a level, outermost as small as can be, whose product is `n`."""
+    if len(levels) == 1:
         return (n,)
-    inner = spec.levels[0].max_size
-    nodes = next(m for m in range(-(-n // inner), n + 1) if n % m == 0)
-    return (n // nodes, nodes)
+    nodes = _fewest(n, math.prod(level.max_size for level in levels[:-1]))
+    return (*_nested(levels[:-1], n // nodes), nodes)
+
+
+def _fewest(n: int, most: int) -> int:
+    """Return the fewest equal parts of `n` of which none is more than `most`."""
+    return next(m for m in range(-(-n // most), n + 1) if n % m == 0)
+
+
+def _uniform(levels: tuple[Level, ...]) -> bool:
+    return len({level.bytes_per_s for level in levels}) == 1
+
+
+def _slice(levels: tuple[Level, ...], n: int) -> tuple[int, ...]:
+    """Return the sides of a slice of `n` chips: the most cubic; where links differ, as little as can be of the thin."""
+    limits = tuple(level.max_size for level in levels)
+    if _uniform(levels):
+        return cubic_slice(n, limits)
+    ways = {way for sides in _factorings(n, len(levels)) for way in permutations(sides)}
+    fits = [way for way in ways if all(a <= b for a, b in zip(way, limits, strict=True))]
+    if not fits:
+        raise _no_slice(n, limits)
+    thinnest = min(range(len(levels)), key=lambda i: levels[i].bytes_per_s)
+    return min(fits, key=lambda way: (way[thinnest], sum(way), way))
+
+
+def _no_slice(n: int, limits: tuple[int, ...]) -> InferometerError:
+    return InferometerError(f"no slice of {'x'.join(map(str, limits))} has exactly {n} chips; give its sides")
 
 
 def cubic_slice(n: int, limits: tuple[int, ...]) -> tuple[int, ...]:
@@ -147,7 +188,7 @@ def cubic_slice(n: int, limits: tuple[int, ...]) -> tuple[int, ...]:
     ordered = sorted(limits)
     fits = [s for s in _factorings(n, len(limits)) if all(a <= b for a, b in zip(s, ordered, strict=True))]
     if not fits:
-        raise InferometerError(f"no slice of {'x'.join(map(str, limits))} has exactly {n} chips; give its sides")
+        raise _no_slice(n, limits)
     return min(fits, key=sum)
 
 
@@ -167,31 +208,53 @@ def _fit(spec: MachineSpec, sizes: tuple[int, ...], text: str) -> tuple[int, ...
     levels = spec.levels
     while not spec.torus and len(sizes) > len(levels) and sizes[-1] == 1:
         sizes = sizes[:-1]  # one node of a machine that is no part of a cluster
-    form = "a slice of up to" if spec.torus else "chips x nodes up to" if len(levels) > 1 else "no more chips than"
-    limits = "x".join(str(level.max_size) for level in levels)
     full = sizes + (1,) * (len(levels) - len(sizes))
-    ok = len(full) == len(levels)
-    if ok and spec.torus:
-        ok = all(a <= b for a, b in zip(sorted(full), sorted(lv.max_size for lv in levels), strict=True))
-    elif ok:
-        ok = all(a <= lv.max_size for a, lv in zip(full, levels, strict=True))
-    if not ok:
-        raise InferometerError(f"machine {text!r}: {spec.id} takes {form} {limits}")
+    if len(full) != len(levels) or not _within(spec, full):
+        raise InferometerError(f"machine {text!r}: {spec.id} takes {_form(spec)}")
     return full
 
 
+def _within(spec: MachineSpec, sizes: tuple[int, ...]) -> bool:
+    """Whether the machine holds so many; a slice of a torus with equal links may lie any way round."""
+    limits = [level.max_size for level in spec.levels]
+    turn = spec.dimensions if spec.torus and _uniform(spec.levels[: spec.dimensions]) else 0
+    pairs = zip([*sorted(sizes[:turn]), *sizes[turn:]], [*sorted(limits[:turn]), *limits[turn:]], strict=True)
+    return all(size <= limit for size, limit in pairs)
+
+
+def _form(spec: MachineSpec) -> str:
+    """Say which sizes the machine takes."""
+    limits = "x".join(str(level.max_size) for level in spec.levels)
+    if spec.torus:
+        inner = "x".join(str(level.max_size) for level in spec.levels[: spec.dimensions])
+        beyond = f", then slices: {limits}" if spec.dimensions < len(spec.levels) else ""
+        return f"a slice of up to {inner}{beyond}"
+    if len(spec.levels) > CHIPS_AND_NODES:
+        return f"{' x '.join(level.name for level in spec.levels)} up to {limits}"
+    return f"{'chips x nodes up to' if len(spec.levels) > 1 else 'no more chips than'} {limits}"
+
+
 def _axes(spec: MachineSpec, sizes: tuple[int, ...]) -> tuple[Axis, ...]:
-    return tuple(_axis(level, size) for level, size in zip(spec.levels, sizes, strict=True))
+    """Return the axes in use; the network beyond a torus is one only where slices are joined."""
+    return tuple(
+        _axis(level, size)
+        for i, (level, size) in enumerate(zip(spec.levels, sizes, strict=True))
+        if not (spec.torus and i >= spec.dimensions and size == 1)
+    )
 
 
 def _axis(level: Level, size: int) -> Axis:
-    """Return `size` chips of a level; a ring that does not close is a line."""
+    """Return `size` chips of a level; a ring that does not close is a line.
+
+    Beyond one leaf of an oversubscribed network every chip has its share of the uplinks, whatever its group; a
+    network whose leaves matter is two levels, the leaf and what joins leaves.
+    """
     closes = level.wrap_multiple > 0 and size % level.wrap_multiple == 0
     return Axis(
         name=level.name,
         geometry="line" if level.geometry == "ring" and not closes else level.geometry,
         size=size,
-        bytes_per_s=level.bytes_per_s,
+        bytes_per_s=level.bytes_per_s / (level.oversubscription_ratio if size > level.oversubscribed_beyond else 1.0),
         latency_s=level.latency_s,
         multicast=level.multicast,
         reduces=level.reduces,

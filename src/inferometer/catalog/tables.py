@@ -1,7 +1,7 @@
 """Read the data files: every value has a unit and a source, or the file is refused."""
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from inferometer.errors import InferometerError
@@ -13,7 +13,17 @@ DATA = Path(__file__).parent / "data"
 
 def read_table(name: str, required: Sequence[str]) -> list[Row]:
     """Return the rows of `data/<name>`; raises InferometerError as `check_rows` does."""
-    return check_rows(name, csv.DictReader(read_data(name).splitlines()), required)
+    return check_rows(name, _dicts(csv.reader(read_data(name).splitlines())), required)
+
+
+def _dicts(lines: Iterator[list[str]]) -> Iterator[dict[str | None, str | None]]:
+    """Yield each line by the first one's names; several times as quick as `csv.DictReader`."""
+    names: list[str | None] = [*next(lines, ())]
+    for line in lines:
+        row: dict[str | None, str | None] = dict(zip(names, line, strict=False))
+        if len(line) > len(names):
+            row[None] = ""
+        yield row
 
 
 def read_data(name: str) -> str:
@@ -34,8 +44,9 @@ def check_rows(name: str, rows: Iterable[dict[str | None, str | None]], required
     for line, row in enumerate(rows, start=2):
         if None in row:
             raise InferometerError(f"{name} line {line}: more cells than columns")
-        clean = {str(k): (v or "").strip() for k, v in row.items()}
-        if missing := [c for c in required if not clean.get(c)]:
+        clean = {str(k): v.strip() if v else "" for k, v in row.items()}
+        if not all(map(clean.get, required)):
+            missing = [c for c in required if not clean.get(c)]
             raise InferometerError(f"{name} line {line}: no {', '.join(missing)}")
         out.append(clean)
     return out

@@ -71,10 +71,14 @@ class Level(Spec, frozen=True, kw_only=True):
     reduces: bool = False
     wrap_multiple: int = 0
     """A ring closes only where the slice spans a multiple of this many chips; 0: never."""
+    oversubscription_ratio: float = 1.0
+    """What a chip's rate is divided by where more than `oversubscribed_beyond` positions are in use."""
+    oversubscribed_beyond: int = 1
+    """Positions under one leaf of the network."""
 
 
 class MachineSpec(Spec, frozen=True, kw_only=True):
-    """A product: levels, innermost first. Torus machines have one level per dimension."""
+    """A product: levels, innermost first. Torus machines have one level per dimension, then the network, if any."""
 
     id: str
     chip: str
@@ -83,6 +87,16 @@ class MachineSpec(Spec, frozen=True, kw_only=True):
     aliases: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
     sources: dict[str, str] = {}
+
+    @property
+    def dimensions(self) -> int:
+        """Levels that one slice or one node takes up: all of a torus but the network beyond it, else the innermost."""
+        if not self.torus:
+            return 1
+        beyond = 0
+        while beyond < len(self.levels) - 1 and self.levels[-1 - beyond].geometry == "switch":
+            beyond += 1
+        return len(self.levels) - beyond
 
 
 class Machine(Spec, frozen=True, kw_only=True):
