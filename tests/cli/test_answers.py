@@ -15,6 +15,7 @@ from inferometer.catalog.loader import preset_config
     [
         "models",
         "chips --model deepseek-v3",
+        "chips h200",
         "search deepseek-v3 h200 8x2 --slo 20",
         "search deepseek-v3 h200,b200 8x2 --slo tpot=40ms",
         "top llama-3.1-70b b200 8x1 --phase prefill --top 3",

@@ -6,6 +6,9 @@ from cli.command import inferometer
 from inferometer.cli.options import VERBS, Options, flags, spelled
 
 TABLE = {
+    "vendor": "--vendor",
+    "min_memory": "--min-memory",
+    "sort": "--sort",
     "for_model": "--model",
     "quant": "--quant",
     "kv_cache_dtype": "--kv-cache-dtype",
@@ -59,14 +62,16 @@ TAKEN = {
     "explain": f"{DEPLOYMENT} placement placements against json table",
     "params": "model quant json table",
     "models": "json table",
-    "chips": f"for_model quant {MEMORY} {PRICE} json table",
+    "chips": f"one_chip vendor min_memory sort for_model quant {MEMORY} {PRICE} json table",
     "check": "pins json table",
     "validate": "backend points measured_class json table",
 }
 
 
 def test_spellings_are_frozen():
-    fields = [field for field in Options.__dataclass_fields__ if field not in ("model", "chip", "machine", "pins")]
+    fields = [
+        field for field in Options.__dataclass_fields__ if field not in ("model", "chip", "machine", "pins", "one_chip")
+    ]
     assert {field: " ".join(flags(field)) for field in fields} == TABLE
 
 

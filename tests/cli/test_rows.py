@@ -19,6 +19,10 @@ KEYS = {
     "explain": f"{DEPLOYMENT} ops flags",
     "chip": "chip name vendor memory_bytes memory_bytes_per_s peak_flops_per_s tdp_w default_machine usd_per_chip_hour"
     " price_source assumed least_chips",
+    "chip_in_full": "chip name vendor memory_bytes memory_bytes_per_s peak_flops_per_s tdp_w default_machine"
+    " usd_per_chip_hour price_source assumed least_chips aliases sources links prices",
+    "link": "level geometry max_size bytes_per_s latency_s multicast reduces assumed sources",
+    "price": "usd_per_chip_hour provider tier region instance date source",
     "pin": "pin ok model chip machine feasible reasons bounds",
     "bound": "key value min max ok",
     "model": "model architecture total_params active_params layers attention ffn checkpoint_bytes kv_bytes_per_token"
@@ -95,6 +99,9 @@ def test_shipped_schemas_are_what_the_declaration_says(name):
         ("placement", "explain deepseek-v3 h200 8x2 --sizes DPA=8,TP=2 --placements"),
         ("chip", "chips"),
         ("chip", "chips --model deepseek-v3"),
+        ("chip", "chips --vendor nvidia --min-memory 80GB --sort price"),
+        ("chip_in_full", "chips h200"),
+        ("chip_in_full", "chips tpu-v5p --model deepseek-v3"),
         ("model", "models"),
         ("params", "params deepseek-v3"),
     ],

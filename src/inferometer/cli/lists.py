@@ -1,17 +1,29 @@
 """The verbs that list: models, chips, params, validate."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
+
+import typer
 
 from inferometer.api.load import load_model
 from inferometer.api.settings import settle
 from inferometer.blocks.params import count_params
-from inferometer.catalog.loader import load_chips, preset_ids
-from inferometer.cli.options import Options
-from inferometer.cli.verbs import check_output, out, settings
+from inferometer.catalog.loader import find_chip, find_machine, load_chips, preset_ids, prices_for
+from inferometer.cli.options import Options, flags
+from inferometer.cli.verbs import NOT_FEASIBLE, check_output, out, say, settings
 from inferometer.errors import InferometerError
-from inferometer.report.catalog_rows import chip_row, least_chips, model_row, params_row
+from inferometer.memory.footprint import Reserve
+from inferometer.report.catalog_rows import (
+    chip_row,
+    chosen_chips,
+    full_chip_row,
+    least_chips,
+    model_row,
+    params_row,
+    sorted_chips,
+)
 from inferometer.report.row import dumps
+from inferometer.specs.hardware import ChipSpec
 
 
 def models(options: Options) -> None:
@@ -28,29 +40,61 @@ def models(options: Options) -> None:
 
 
 def chips(options: Options) -> None:
-    """List the chips; with a model, how many of each hold its weights."""
+    """List the chips, or print one in full; with a model, how many of each hold its weights."""
     check_output(options)
+    if options.one_chip is not None:
+        _one_chip(options, options.one_chip)
+        return
+    listed = chosen_chips(load_chips().values(), options.vendor, options.min_memory)
+    weigh = _weigher(options)
     terms = settle(settings(options))
-    weights = None
-    if options.for_model is not None:
-        weights = count_params(load_model(options.for_model, options.quant)).checkpoint_bytes
-    elif options.quant is not None:
-        raise InferometerError("--quant needs --model")
-    rows = []
-    for chip in load_chips().values():
-        least = None if weights is None else least_chips(weights, chip, terms.reserve)
-        rows.append(chip_row(chip, terms.price(chip.id), least))
+    rows = [chip_row(chip, terms.price(chip.id), weigh(chip, terms.reserve)) for chip in listed]
+    if options.sort is not None:
+        rows = sorted_chips(rows, options.sort)
+    if not rows:
+        say("no chip is like that: leave --vendor out, or ask for less with --min-memory")
+        raise typer.Exit(NOT_FEASIBLE)
     if options.json:
         _lines(rows)
-        return
+    else:
+        _chips_page(options, rows, terms.assumed.get("reserve", "as given"))
+
+
+def _chips_page(options: Options, rows: list[dict[str, Any]], share: str) -> None:
     from inferometer.report.tables import Page, chips_table
 
     page = Page()
     page.show(chips_table(rows, model=options.for_model, width=page.width))
     if options.for_model is not None:
-        share = terms.assumed.get("reserve", "as given")
         page.show()
         page.show(f"least chips: weights of {options.for_model} over visible memory less a reserve ({share})")
+
+
+def _one_chip(options: Options, name: str) -> None:
+    narrowing = [flag for flag in ("vendor", "min_memory", "sort") if getattr(options, flag) is not None]
+    if narrowing:
+        raise InferometerError(f"{flags(narrowing[0])[0]} is for the list of chips; leave CHIP out")
+    terms, chip = settle(settings(options)), find_chip(name)
+    least = _weigher(options)(chip, terms.reserve)
+    machine = find_machine(chip.default_machine)
+    row = full_chip_row(chip, terms.price(chip.id), least, machine, prices_for(chip.id))
+    if options.json:
+        out(dumps(row))
+        return
+    from inferometer.report.chip import print_chip
+    from inferometer.report.tables import Page
+
+    print_chip(Page(), row)
+
+
+def _weigher(options: Options) -> Callable[[ChipSpec, Reserve], int | None]:
+    """Return what says how many of a chip hold the model's weights; nothing without a model."""
+    if options.for_model is None:
+        if options.quant is not None:
+            raise InferometerError("--quant needs --model")
+        return lambda chip, reserve: None  # noqa: ARG005 (called as the other)
+    weights = count_params(load_model(options.for_model, options.quant)).checkpoint_bytes
+    return lambda chip, reserve: least_chips(weights, chip, reserve)
 
 
 def params(options: Options) -> None:

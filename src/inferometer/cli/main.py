@@ -78,7 +78,7 @@ def models(options: Options) -> None:
 
 
 def chips(options: Options) -> None:
-    """List the chips, and how many of each hold a model's weights."""
+    """List the chips, or one in full; how many of each hold a model."""
     from inferometer.cli.lists import chips as verb
 
     verb(options)

@@ -33,6 +33,16 @@ class Options:
         str | None, _argument("MACHINE", "Chips x nodes (8x2), a torus slice (4x4x4), or a machine's name.")
     ] = None
     pins: Annotated[str, _argument("FILE", "Pinned deployments with their bounds, TOML (docs/files.md).")] = ""
+    one_chip: Annotated[str | None, _argument("[CHIP]", "One chip in full, of the catalogue or a file.")] = None
+    vendor: Annotated[str | None, _option("--vendor", metavar="NAME", text="Chips of one maker.")] = None
+    min_memory: Annotated[
+        str | None,
+        _option("--min-memory", metavar="SIZE", text="Chips of at least as much visible memory, as in 80GiB."),
+    ] = None
+    sort: Annotated[
+        str | None,
+        _option("--sort", metavar="FIELD", text="memory, bandwidth, peak.fp8, price, tdp, ...: the best first."),
+    ] = None
     for_model: Annotated[
         str | None, _option("--model", metavar="MODEL", text="Add the least number of chips that holds its weights.")
     ] = None
@@ -163,7 +173,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "explain": (*DEPLOYMENT, "placement", "placements", "against", *OUTPUT),
     "params": ("model", "quant", *OUTPUT),
     "models": OUTPUT,
-    "chips": ("for_model", "quant", *MEMORY, *PRICE, *OUTPUT),
+    "chips": ("one_chip", "vendor", "min_memory", "sort", "for_model", "quant", *MEMORY, *PRICE, *OUTPUT),
     "check": ("pins", *OUTPUT),
     "validate": ("backend", "points", "measured_class", *OUTPUT),
 }

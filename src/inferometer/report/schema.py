@@ -178,6 +178,36 @@ CHIP = (
     ),
 )
 
+LINK = (
+    Field("level", "string", "", "innermost first"),
+    Field("geometry", "string", "", "switch, mesh, pcie, ring or line"),
+    Field("max_size", "integer", "", "positions"),
+    Field("bytes_per_s", "number", "B/s", "per direction: a chip's port, or one link of a mesh, ring or line"),
+    Field("latency_s", "number", "s", "one step"),
+    Field("multicast", "boolean", "", "in the switch"),
+    Field("reduces", "boolean", "", "the switch adds in flight"),
+    Field("assumed", "string[]", "", "fields no source gives"),
+    Field("sources", "string{}", "", "field -> source, date"),
+)
+
+PRICE = (
+    Field("usd_per_chip_hour", "number", "$/h", "one chip"),
+    Field("provider", "string", "", "who lets it"),
+    Field("tier", "string", "", "on-demand, spot, ..."),
+    Field("region", "string", "", "empty where nobody says"),
+    Field("instance", "string", "", "same"),
+    Field("date", "string", "", "when it was read"),
+    Field("source", "string", "", "where"),
+)
+
+CHIP_IN_FULL = (
+    *CHIP,
+    Field("aliases", "string[]", "", "other names"),
+    Field("sources", "string{}", "", "field -> source, date"),
+    Field("links", "link[]", "", "levels of the default machine"),
+    Field("prices", "price[]", "", "every price known, cheapest first"),
+)
+
 BOUND = (
     Field("key", "string", "", "what is bound, of a deployment row"),
     Field("value", "number?", "", "what it is now, in the unit of the key"),
@@ -231,6 +261,9 @@ OBJECTS = {
     "comparison": COMPARISON,
     "placement": PLACEMENT,
     "chip": CHIP,
+    "chip_in_full": CHIP_IN_FULL,
+    "link": LINK,
+    "price": PRICE,
     "pin": PIN,
     "bound": BOUND,
     "model": MODEL,
@@ -250,7 +283,7 @@ OBJECTS = {
 """Object -> its keys, in order."""
 
 
-PRINTED = ("deployment", "explain", "comparison", "placement", "chip", "pin", "model", "params")
+PRINTED = ("deployment", "explain", "comparison", "placement", "chip", "chip_in_full", "pin", "model", "params")
 """Objects that are printed, one a line; their schemas are shipped in `report/schemas`."""
 
 FOLDER = Path(__file__).with_name("schemas")
