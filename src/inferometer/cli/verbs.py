@@ -218,7 +218,7 @@ def _print_rows(ranking: Ranking) -> None:
 
 
 def _print_table(ranking: Ranking, options: Options, named: Mapping[str, Machine]) -> None:
-    from inferometer.report.tables import Page, lost_text, question_lines, ranking_table
+    from inferometer.report.tables import Page, diagnosed, lost_text, question_lines, ranking_table
     from inferometer.report.text import assumed_text
 
     page = Page()
@@ -234,10 +234,9 @@ def _print_table(ranking: Ranking, options: Options, named: Mapping[str, Machine
         order = {} if options.by is not None or options.per_dollar else {"order": ranking.by}
         page.show(f"assumed: {assumed_text(answers[0], **order)}")
     if ranking.answers:
-        best = ranking.answers[0]
-        page.show(*(f"row 1 has {note.name}: {note.text}" for note in best.estimate.diagnostics))
+        page.show(*diagnosed(ranking))
         page.show("row 1 in full:")
-        page.copyable(f"  {_explain_command(best, options, named)}")
+        page.copyable(f"  {_explain_command(ranking.answers[0], options, named)}")
     say(f"{ranking.seconds:.2f} s")
 
 

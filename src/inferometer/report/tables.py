@@ -146,6 +146,37 @@ def question_lines(ranking: Ranking) -> list[str]:
     return lines
 
 
+def diagnosed(ranking: Ranking) -> list[str]:
+    """Return what the rows have to say: of the first in full, of the others by name."""
+    first, *others = ranking.answers
+    lines = [f"row 1 has {note.name}: {note.text}" for note in first.estimate.diagnostics]
+    places: dict[str, list[int]] = {}
+    for place, answer in enumerate(others, 2):
+        for name in dict.fromkeys(note.name for note in answer.estimate.diagnostics):
+            places.setdefault(name, []).append(place)
+    return lines + [
+        f"row{'s' * (len(at) > 1)} {runs(at)} ha{'ve' if len(at) > 1 else 's'} {name}" for name, at in places.items()
+    ]
+
+
+def runs(numbers: Sequence[int]) -> str:
+    """Return increasing numbers with their runs written as such.
+
+    >>> runs([2, 4, 5, 6, 9, 10])
+    '2, 4-6, 9, 10'
+    """
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][-1] + 1:
+            found[-1].append(number)
+        else:
+            found.append([number])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > LEAST_RUN else ", ".join(map(str, run)) for run in found)
+
+
+LEAST_RUN = 2
+
+
 def lost_text(ranking: Ranking) -> str:
     """Return what was priced, and which rule cost how many shardings."""
     lost = sorted(ranking.lost.items(), key=lambda item: -item[1])
