@@ -6,6 +6,7 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from ingest.families import FAMILIES
 from ingest.samples import MODELS, TINY
 
 from inferometer.blocks.params import count_params
@@ -16,6 +17,7 @@ from inferometer.ingest.known_keys import REFUSED
 
 CONFIGS = [(preset_config(name).config, preset_config(name).quant_sidecar) for name in MODELS]
 CONFIGS += [(config, None) for config in TINY.values()]
+CONFIGS += [(row["config"], None) for row in FAMILIES]
 QUANT = {
     "quant_method": "compressed-tensors",
     "ignore": ["lm_head", "re:.*gate$"],

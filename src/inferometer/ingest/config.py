@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
+
 from inferometer.errors import InferometerError
 from inferometer.ingest import layers as build
 from inferometer.ingest.dialect import Dialect
@@ -12,6 +14,7 @@ from inferometer.ingest.quant_rules import QuantRules
 from inferometer.ingest.quantization import UNQUANTISED, formats_per_layer, read_quantization
 from inferometer.ingest.read_json import one_line, read_json, show
 from inferometer.ingest.reader import ConfigReader
+from inferometer.ingest.wrappers import TEXT, WRAPPERS, Beside, beside, text_config
 from inferometer.specs.formats import DTYPE_ALIASES
 from inferometer.specs.model import Layer, ModelSpec
 
@@ -62,11 +65,14 @@ def model_from_config(
         if not isinstance(value, Mapping):
             raise InferometerError(f"{where}: {what} is {show(value)}; allowed: an object")
     architectures = ConfigReader(values=config, where=where).texts("architectures")
-    model_type = check_model_type(config.get("model_type"), architectures, where)
-    dialect = DIALECTS[model_type]
+    model_type = check_model_type(config.get("model_type"), architectures, where, (*DIALECTS, *WRAPPERS))
+    wrapper = WRAPPERS.get(model_type)
+    inner, family = (config, model_type) if wrapper is None else text_config(config, wrapper, where)
+    inside = where if wrapper is None else f"{where}: {TEXT}"
+    dialect = DIALECTS[family]
     reader = ConfigReader(
-        values=_unnested(config, dialect, where),
-        where=where,
+        values=_unnested(inner, dialect, inside),
+        where=inside,
         aliases={**ALIASES, **dialect.aliases},
         defaults=dialect.defaults,
     )
@@ -74,8 +80,23 @@ def model_from_config(
     reader.skip(*dialect.inert, "quantization_config")
     for sentence in dialect.says:
         reader.remark(sentence)
-    rules = read_quantization(config, sidecar, where=where)
-    return _assemble(reader, dialect, rules, name=name, model_type=model_type, source=source)
+    rules = read_quantization(inner, sidecar, where=where)
+    model = _assemble(reader, dialect, rules, name=name, model_type=model_type, source=source)
+    if dialect.nested:
+        placed = tuple(_placed(key, inner, dialect) for key in model.unknown_keys)
+        model = msgspec.structs.replace(model, unknown_keys=placed)
+    return model if wrapper is None else _wrapped(model, beside(config, wrapper, hidden=model.hidden, where=where))
+
+
+def _wrapped(model: ModelSpec, around: Beside) -> ModelSpec:
+    """Return the language model with what its wrapper holds beside it."""
+    own = [key if key.startswith("quantization_config.") else f"{TEXT}.{key}" for key in model.unknown_keys]
+    return msgspec.structs.replace(
+        model,
+        towers=around.towers,
+        unknown_keys=(*around.unknown, *own),
+        assumed=(*model.assumed, *around.assumed),
+    )
 
 
 def _unnested(config: Mapping[str, object], dialect: Dialect, where: str) -> Mapping[str, object]:
@@ -84,6 +105,15 @@ def _unnested(config: Mapping[str, object], dialect: Dialect, where: str) -> Map
     inner = [outer.mapping(name) or {} for name in dialect.nested]
     flat = {str(key): value for nested in inner for key, value in nested.items()}
     return flat | {key: value for key, value in config.items() if key not in dialect.nested} if inner else config
+
+
+def _placed(key: str, config: Mapping[str, object], dialect: Dialect) -> str:
+    """Return an unknown key behind the nested object it stands in."""
+    for name in dialect.nested:
+        nested = config.get(name)
+        if key not in config and isinstance(nested, Mapping) and key in nested:
+            return f"{name}.{key}"
+    return key
 
 
 def _refuse_others(reader: ConfigReader, dialect: Dialect) -> None:

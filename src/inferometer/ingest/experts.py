@@ -28,7 +28,8 @@ def per_layer(reader: ConfigReader, name: str, layers: int, *, low: int = 1, hig
         return (reader.integer(name, low=low, high=high),) * layers
     listed = reader.integers(name, low=low, high=high) or ()
     if len(listed) != layers:
-        raise reader.error(name, f"has {len(listed)} entries; allowed: num_hidden_layers = {layers}")
+        allowed = f"an integer from {low} to {high}, or num_hidden_layers = {layers} of them"
+        raise reader.wrong(reader.find(name)[0], list(listed), allowed)
     return listed
 
 
@@ -72,7 +73,9 @@ def _after_dense(reader: ConfigReader, layers: int) -> list[bool]:
     if not reader.has("moe_layer_freq") and "moe_layer_freq" not in reader.defaults:
         return [layer >= first for layer in range(layers)]
     if isinstance(reader.find("moe_layer_freq")[1], list):
-        listed = per_layer(reader, "moe_layer_freq", layers, low=0, high=1)
+        listed = reader.integers("moe_layer_freq", low=0, high=1) or ()
+        if len(listed) != layers:
+            raise reader.error("moe_layer_freq", f"has {len(listed)} entries; allowed: num_hidden_layers = {layers}")
         return [layer >= first and listed[layer] == 1 for layer in range(layers)]
     every = reader.integer("moe_layer_freq", high=MAX_LAYERS)
     return [layer >= first and layer % every == 0 for layer in range(layers)]
@@ -116,23 +119,17 @@ def _stated_width(reader: ConfigReader, rule: MoeRule) -> str:
 
 def _shared_widths(reader: ConfigReader, rule: MoeRule, width: tuple[int, ...]) -> tuple[int, ...]:
     """Return the width of what every token takes beside its experts, for each layer."""
-    if rule.shared_experts:
+    layers = len(width)
+    key = rule.shared_width or rule.shared_count
+    if key is None:
         return tuple(rule.shared_experts * each for each in width)
-    if rule.shared_width is not None:
-        if not reader.has(rule.shared_width) and rule.shared_width not in reader.defaults:
-            reader.remark(f"{rule.shared_width} is absent: no shared experts")
-            return (0,) * len(width)
-        shared = reader.integer_or_none(rule.shared_width, low=0, high=MAX_WIDTH) or 0
-        return (shared,) * len(width)
-    if rule.shared_count is None:
-        return (0,) * len(width)
-    if not reader.has(rule.shared_count) and rule.shared_count not in reader.defaults:
-        reader.remark(f"{rule.shared_count} is absent: no shared experts")
-        return (0,) * len(width)
-    if reader.find(rule.shared_count)[1] is None:
-        return (0,) * len(width)
-    counts = per_layer(reader, rule.shared_count, len(width), low=0, high=MAX_EXPERTS)
-    return tuple(count * each for count, each in zip(counts, width, strict=True))
+    if not reader.has(key) and key not in reader.defaults:
+        reader.remark(f"{key} is absent: no shared experts")
+        return (0,) * layers
+    if reader.find(key)[1] is None:
+        return (0,) * layers
+    sizes = per_layer(reader, key, layers, low=0, high=MAX_WIDTH if rule.shared_width else MAX_EXPERTS)
+    return sizes if rule.shared_width else tuple(size * each for size, each in zip(sizes, width, strict=True))
 
 
 def _moe(reader: ConfigReader, rule: MoeRule, around: Mapping[str, Any], sizes: _Sizes) -> Moe:

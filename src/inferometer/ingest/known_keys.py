@@ -1,7 +1,6 @@
 """Config keys that say nothing about shapes, and model types that are refused by name."""
 
 from inferometer.errors import InferometerError, unknown_name
-from inferometer.ingest.dialects import DIALECTS
 from inferometer.ingest.read_json import show
 
 IRRELEVANT = frozenset(
@@ -68,19 +67,21 @@ def is_irrelevant(key: str) -> bool:
     return key in IRRELEVANT or key.startswith(_PREFIXES) or key.endswith(_SUFFIXES)
 
 
-def check_model_type(model_type: object, architectures: tuple[str, ...], where: str) -> str:
-    """Return `model_type` if it is a family that is understood.
+def check_model_type(
+    model_type: object, architectures: tuple[str, ...], where: str, understood: tuple[str, ...]
+) -> str:
+    """Return `model_type` if it is one of the families `understood`.
 
     Raises InferometerError for one that is missing, no string, or no decoder-only language model, and
     UnknownNameError for any other.
     """
     if not isinstance(model_type, str):
-        raise InferometerError(f"{where}: model_type is {show(model_type)}; allowed: {', '.join(sorted(DIALECTS))}")
+        raise InferometerError(f"{where}: model_type is {show(model_type)}; allowed: {', '.join(sorted(understood))}")
     what = REFUSED.get(model_type, "a reward model" if model_type.endswith("_reward_model") else None)
     if what is not None:
         raise InferometerError(f"{where}: model_type {model_type!r} is {what}, not a decoder-only language model")
-    if model_type not in DIALECTS:
-        raise unknown_name("model_type", model_type[:80], DIALECTS)
+    if model_type not in understood:
+        raise unknown_name("model_type", model_type[:80], understood)
     for name in architectures:
         if name.endswith(_OTHER_HEADS):
             raise InferometerError(

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from inferometer.ingest.dialect import Dialect, Flag
+from inferometer.ingest.dialect import Dialect, Flag, Key
 from inferometer.ingest.experts import MAX_EXPERTS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH, moe_blocks, moe_layers, per_layer
 from inferometer.ingest.reader import ConfigReader
 from inferometer.ingest.windows import limits
@@ -51,7 +51,7 @@ def feed_forwards(reader: ConfigReader, dialect: Dialect, *, hidden: int, layers
     if not all(sparse):
         dense = _dense(reader, dialect, around, hidden=hidden, layers=layers)
     else:
-        reader.skip(dialect.dense_width)
+        reader.skip(dialect.dense_width, *((dialect.ffn_bias.name,) if isinstance(dialect.ffn_bias, Key) else ()))
     return [block if block is not None else dense[layer] for layer, block in enumerate(experts)]
 
 

@@ -1,0 +1,264 @@
+"""How Gemma, OLMo, Cohere, EXAONE and several families of experts spell their configs: data only, a family a row.
+
+Class defaults and rules are of the configuration and modelling classes in huggingface/transformers
+(`src/transformers/models/<model_type>/`); of families without a class there, of the modelling code beside their
+checkpoints on the hub.
+"""
+
+from typing import Final
+
+from inferometer.ingest import dialect as d
+from inferometer.ingest.dialect import ATTENTION_BIAS, MLP_BIAS, Dialect, Key, KvRule, MoeRule, NormRule, WindowRule
+
+_POST_NORM = NormRule(pre=False, post=True)
+
+GEMMA: Final[dict[str, Dialect]] = {
+    "gemma": Dialect(qkv_bias=ATTENTION_BIAS, out_bias=ATTENTION_BIAS, tied=True, defaults={"head_dim": 256}),
+    "gemma2": Dialect(
+        qkv_bias=ATTENTION_BIAS,
+        out_bias=ATTENTION_BIAS,
+        norm=NormRule(post=True),
+        window=WindowRule(layer_types=True, every=2),
+        tied=True,
+        defaults={"head_dim": 256, "sliding_window": 4096},
+    ),
+    "gemma3_text": Dialect(
+        qkv_bias=ATTENTION_BIAS,
+        out_bias=ATTENTION_BIAS,
+        qk_norm=True,
+        norm=NormRule(post=True),
+        window=WindowRule(layer_types=True, every=6, every_key="sliding_window_pattern"),
+        tied=True,
+        defaults={
+            "head_dim": 256,
+            "sliding_window": 4096,
+            "vocab_size": 262208,
+            "num_attention_heads": 8,
+            "num_key_value_heads": 4,
+            "max_position_embeddings": 131072,
+        },
+    ),
+}
+
+OLMO: Final[dict[str, Dialect]] = {
+    "olmo": Dialect(norm=NormRule(weight=False), qkv_bias=ATTENTION_BIAS, out_bias=ATTENTION_BIAS, inert=("clip_qkv",)),
+    "olmo2": Dialect(
+        norm=_POST_NORM, qkv_bias=ATTENTION_BIAS, out_bias=ATTENTION_BIAS, qk_norm=True, qk_norm_over="all"
+    ),
+    "olmo3": Dialect(
+        norm=_POST_NORM,
+        qkv_bias=ATTENTION_BIAS,
+        out_bias=ATTENTION_BIAS,
+        qk_norm=True,
+        qk_norm_over="all",
+        window=WindowRule(layer_types=True, every=4),
+        defaults={"sliding_window": 4096},
+    ),
+    "olmoe": Dialect(
+        qkv_bias=ATTENTION_BIAS,
+        out_bias=ATTENTION_BIAS,
+        qk_norm=True,
+        qk_norm_over="all",
+        moe=MoeRule(layers="every", width="intermediate_size"),
+        inert=("clip_qkv",),
+    ),
+}
+
+COHERE: Final[dict[str, Dialect]] = {
+    "cohere": Dialect(
+        norm=NormRule(parallel=True, second=False),
+        qkv_bias=ATTENTION_BIAS,
+        out_bias=ATTENTION_BIAS,
+        qk_norm=Key("use_qk_norm"),
+        qk_norm_over="heads",
+        tied=True,
+        inert=("logit_scale",),
+    ),
+    "cohere2": Dialect(
+        norm=NormRule(parallel=True, second=False),
+        qkv_bias=ATTENTION_BIAS,
+        out_bias=ATTENTION_BIAS,
+        window=WindowRule(layer_types=True, every=4, every_key="sliding_window_pattern"),
+        tied=True,
+        defaults={"sliding_window": 4096},
+        inert=(
+            "logit_scale",
+            "layer_switch",
+            "order_of_interleaved_layers",
+            "position_embedding_type",
+            "use_qk_norm",
+            "rotary_pct",
+            "use_embedding_sharing",
+            "use_gated_activation",
+            "use_parallel_block",
+            "use_parallel_embedding",
+            "cache_implementation",
+        ),
+    ),
+}
+
+EXAONE: Final[dict[str, Dialect]] = {
+    "exaone": Dialect(
+        aliases={"num_hidden_layers": ("num_layers",)},
+        width_factor=4,
+    ),
+    "exaone4": Dialect(
+        norm=_POST_NORM,
+        qk_norm=True,
+        window=WindowRule(layer_types=True, every=4, every_key="sliding_window_pattern"),
+        defaults={"sliding_window": None},
+    ),
+}
+
+MOES: Final[dict[str, Dialect]] = {
+    "dbrx": Dialect(
+        moe=MoeRule(layers="every", width="intermediate_size"),
+        nested=("attn_config", "ffn_config"),
+        aliases={
+            "hidden_size": ("d_model",),
+            "num_hidden_layers": ("n_layers",),
+            "num_attention_heads": ("n_heads",),
+            "num_key_value_heads": ("kv_n_heads",),
+            "intermediate_size": ("ffn_hidden_size",),
+            "num_experts": ("moe_num_experts",),
+            "num_experts_per_tok": ("moe_top_k",),
+            "max_position_embeddings": ("max_seq_len",),
+        },
+        inert=(
+            "clip_qkv",
+            "ffn_act_fn",
+            "moe_jitter_eps",
+            "moe_loss_weight",
+            "moe_normalize_expert_weights",
+            "uniform_expert_assignment",
+            "attn_pdrop",
+            "resid_pdrop",
+            "emb_pdrop",
+        ),
+    ),
+    "dots1": Dialect(
+        qkv_bias=ATTENTION_BIAS,
+        out_bias=ATTENTION_BIAS,
+        qk_norm=True,
+        window=WindowRule(first_layer="max_window_layers", layer_types=True),
+        moe=MoeRule(
+            layers="after_dense",
+            width="moe_intermediate_size",
+            shared_count="n_shared_experts",
+            router_bias=True,
+            grouped=True,
+        ),
+        defaults={"first_k_dense_replace": 0, "n_group": 1, "topk_group": 1, "max_window_layers": 62},
+        inert=("topk_method",),
+    ),
+    "granitemoe": Dialect(
+        qkv_bias=ATTENTION_BIAS,
+        out_bias=ATTENTION_BIAS,
+        moe=MoeRule(layers="every", width="intermediate_size"),
+        inert=("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"),
+    ),
+    "bailing_moe": Dialect(
+        qkv_bias=Key("use_qkv_bias"),
+        out_bias=Key("use_bias"),
+        ffn_bias=Key("use_bias"),
+        moe=MoeRule(layers="after_dense", width="moe_intermediate_size", shared_count="num_shared_experts"),
+        defaults={"first_k_dense_replace": 0},
+        inert=("norm_head", "norm_softmax"),
+    ),
+    "hunyuan": Dialect(
+        qkv_bias=ATTENTION_BIAS,
+        out_bias=ATTENTION_BIAS,
+        ffn_bias=MLP_BIAS,
+        qk_norm=Key("use_qk_norm"),
+        kv_shared=KvRule(switch=Key("use_cla"), factor="cla_share_factor"),
+        moe=MoeRule(
+            layers="after_dense", width=("moe_intermediate_size", "intermediate_size"), shared_count="num_shared_expert"
+        ),
+        aliases={
+            "head_dim": ("attention_head_dim",),
+            "num_experts_per_tok": ("moe_topk",),
+            "first_k_dense_replace": ("moe_layer_num_skipped",),
+        },
+        defaults={"first_k_dense_replace": 0},
+        only={
+            "vit_type": None,
+            "use_mla": False,
+            "use_mixed_mlp_moe": True,
+            "norm_type": "rms",
+            "group_limited_greedy": False,
+        },
+        inert=(
+            "capacity_factor",
+            "moe_drop_tokens",
+            "moe_random_routing_dropped_token",
+            "n_group",
+            "topk_group",
+            "kv_lora_rank",
+            "q_lora_rank",
+            "qk_nope_head_dim",
+            "qk_rope_head_dim",
+            "position_embedding_xdrope",
+            "xdrope_section",
+            "use_rotary_pos_emb",
+            "dense_list",
+            "class_num",
+            "add_classification_head",
+            "pool_type",
+            "org_vocab_size",
+            "pad_id",
+            *("anyres_pooling_size", "anyres_vit_max_image_size", "anyres_vit_two_views", "skip_cls_token"),
+            *("im_start_id", "im_end_id", "im_newline_id", "text_start_id", "text_end_id", "mask_init_id"),
+            *("video_start_id", "video_end_id", "num_media_embeds", "vit_add_patchemb_bias", "vit_input_resolution"),
+            *("vit_mapping_type", "vit_norm_type", "vit_patch", "vit_remove_prenorm", "vit_token"),
+            *("vit_used_rms_norm", "vit_path", "vit_type"),
+        ),
+        moe_modules=d.HUNYUAN_MODULES,
+    ),
+    "ernie4_5_moe": Dialect(
+        qkv_bias=Key("use_bias"),
+        out_bias=Key("use_bias"),
+        ffn_bias=Key("use_bias"),
+        moe=MoeRule(
+            layers="span", width="moe_intermediate_size", shared_count="moe_num_shared_experts", router_bias=True
+        ),
+        tied=True,
+        aliases={"num_experts": ("moe_num_experts",), "num_experts_per_tok": ("moe_k",)},
+        defaults={"moe_layer_start_index": 1, "moe_layer_end_index": -1, "moe_layer_interval": 1},
+    ),
+    "minimax_m2": Dialect(
+        qk_norm=Key("use_qk_norm", default=True),
+        qk_norm_over="all",
+        moe=MoeRule(
+            layers="every",
+            width="intermediate_size",
+            shared_width="shared_intermediate_size",
+            router_bias=Key("use_routing_bias", default=True),
+        ),
+        aliases={"num_nextn_predict_layers": ("num_mtp_modules",)},
+        defaults={"shared_intermediate_size": 0},
+        only={"qk_norm_type": "per_layer", "mtp_transformer_layers": 1},
+        inert=("use_mtp", "rotary_dim", "attn_type_list", "sliding_window"),
+        moe_modules=d.MIXTRAL_MODULES,
+    ),
+    "mimo_v2_flash": Dialect(
+        qkv_bias=ATTENTION_BIAS,
+        sinks=Key("add_swa_attention_sink_bias"),
+        window=WindowRule(listed="hybrid_layer_pattern"),
+        windowed={
+            "num_attention_heads": "swa_num_attention_heads",
+            "num_key_value_heads": "swa_num_key_value_heads",
+            "head_dim": "swa_head_dim",
+            "v_head_dim": "swa_v_head_dim",
+        },
+        moe=MoeRule(
+            layers="after_dense",
+            width="moe_intermediate_size",
+            shared_count="n_shared_experts",
+            topk_method="noaux_tc",
+            router_bias=True,
+        ),
+        defaults={"first_k_dense_replace": 0},
+        only={"add_full_attention_sink_bias": False},
+        inert=("attention_chunk_size", "attention_value_scale", "swa_rope_theta"),
+    ),
+}
