@@ -3,6 +3,8 @@
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from inferometer.catalog.chips import find_chip, load_chips
 from inferometer.catalog.machines import find_machine, load_instances, load_machines, machine_file
@@ -189,6 +191,24 @@ def test_every_machine_builds_one_chip_its_natural_size_and_two_nodes(spec):
             for line in collective_lines(kind, whole, fabric, rates):
                 assert math.isfinite(line.seconds(1e6))
                 assert (line.seconds(1e6) > 0) == (fabric.n_chips > 1)
+
+
+@given(st.integers(1, 3000), st.sampled_from([m for m in load_machines().values() if m.chip != "any"]))
+def test_any_number_of_chips_is_spread_or_refused(n, spec):
+    whole = math.prod(level.max_size for level in spec.levels)
+    try:
+        fabric = build_machine(spec.chip, spec.id, n).fabric
+    except InferometerError:
+        network = spec.levels[-1].max_size  # n nodes of one chip is the last way
+        if not spec.torus and len(spec.levels) > 1 and n <= network:
+            raise
+        return
+    assert n <= whole
+    assert fabric.n_chips == n
+    limits = {level.name: level.max_size for level in spec.levels}
+    longest = max(level.max_size for level in spec.levels[: spec.dimensions])
+    for axis in fabric.axes:
+        assert axis.size <= (longest if axis.geometry in ("ring", "line") else limits[axis.name])
 
 
 def test_three_levels():

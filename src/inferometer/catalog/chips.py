@@ -6,11 +6,10 @@ from types import MappingProxyType
 from typing import Any
 
 from inferometer.catalog.names import close_names, name_index, resolve
-from inferometer.catalog.tables import Row, read_table, split_names
+from inferometer.catalog.tables import Row, cell_quantity, read_table, split_names
 from inferometer.catalog.userfile import convert, in_si, is_file_name, quantity, read_user_file
 from inferometer.errors import InferometerError, unknown_name
 from inferometer.specs.hardware import ChipSpec
-from inferometer.units import parse_quantity
 
 PEAK_TYPES = ("fp4", "fp8", "int8", "fp16", "bf16", "fp32")
 """Arithmetic types a peak may be given for."""
@@ -84,14 +83,14 @@ def _put(ident: str, values: dict[str, Any], field: str, row: Row) -> str | None
     if field == "memory_label":
         return None
     if field in _QUANTITIES:
-        value = parse_quantity(f"{row['value']} {row['unit']}", _QUANTITIES[field])
+        value = cell_quantity(where, row["value"], row["unit"], _QUANTITIES[field])
         values[field] = round(value) if field == "memory_bytes" else value
         return field
     if field.startswith("peak."):
         kind = field.removeprefix("peak.")
         if kind not in PEAK_TYPES:
             raise unknown_name("arithmetic type", kind, PEAK_TYPES)
-        values["peak_flops_per_s"][kind] = parse_quantity(f"{row['value']} {row['unit']}", "flops_per_s")
+        values["peak_flops_per_s"][kind] = cell_quantity(where, row["value"], row["unit"], "flops_per_s")
         return f"peak_flops_per_s.{kind}"
     if row["unit"] != "text":
         raise InferometerError(f"{where}: unit {row['unit']!r} where text belongs")

@@ -135,25 +135,27 @@ def _own_chips(spec: MachineSpec, name: str) -> int:
 
 def _spread(spec: MachineSpec, n: int) -> tuple[int, ...]:
     """Return sizes whose product is `n`: the most cubic slice, or equal nodes, as few as hold them."""
-    if not spec.torus:
-        return _nested(spec.levels, n)
-    inner, outer = spec.levels[: spec.dimensions], spec.levels[spec.dimensions :]
+    inner = spec.levels[: spec.dimensions]
     whole = math.prod(level.max_size for level in inner)
-    nodes = _fewest(n, whole) if outer else 1
-    return (*_slice(inner, n // nodes), *((nodes,) if nodes > 1 else ()))
+    if spec.torus and (n <= whole or len(inner) == len(spec.levels)):
+        return _slice(inner, n)
+    sizes = _nested(spec, len(spec.levels), n)
+    return sizes or (n,) + (1,) * (len(spec.levels) - 1)  # more than the machine holds: `_fit` says so
 
 
-def _nested(levels: tuple[Level, ...], n: int) -> tuple[int, ...]:
-    """Return a size a level, outermost as small as can be, whose product is `n`."""
-    if len(levels) == 1:
-        return (n,)
-    nodes = _fewest(n, math.prod(level.max_size for level in levels[:-1]))
-    return (*_nested(levels[:-1], n // nodes), nodes)
-
-
-def _fewest(n: int, most: int) -> int:
-    """Return the fewest equal parts of `n` of which none is more than `most`."""
-    return next(m for m in range(-(-n // most), n + 1) if n % m == 0)
+def _nested(spec: MachineSpec, levels: int, n: int) -> tuple[int, ...] | None:
+    """Return sizes of the innermost `levels` with product `n`, the outer ones as small as can be; None: no way."""
+    inner = spec.levels[:levels]
+    most = math.prod(level.max_size for level in inner)
+    if n > most:
+        return None
+    if levels == spec.dimensions:
+        return _way(inner, n)
+    below = most // inner[-1].max_size
+    for nodes in range(-(-n // below), min(n, inner[-1].max_size) + 1):
+        if n % nodes == 0 and (sizes := _nested(spec, levels - 1, n // nodes)):
+            return (*sizes, nodes)
+    return None
 
 
 def _uniform(levels: tuple[Level, ...]) -> bool:
@@ -161,16 +163,22 @@ def _uniform(levels: tuple[Level, ...]) -> bool:
 
 
 def _slice(levels: tuple[Level, ...], n: int) -> tuple[int, ...]:
+    """As `_way`; raises InferometerError where there is none."""
+    sides = _way(levels, n)
+    if sides is None:
+        raise _no_slice(n, tuple(level.max_size for level in levels))
+    return sides
+
+
+def _way(levels: tuple[Level, ...], n: int) -> tuple[int, ...] | None:
     """Return the sides of a slice of `n` chips: the most cubic; where links differ, as little as can be of the thin."""
     limits = tuple(level.max_size for level in levels)
     if _uniform(levels):
-        return cubic_slice(n, limits)
+        return _cubic(n, limits)
     ways = {way for sides in _factorings(n, len(levels)) for way in permutations(sides)}
     fits = [way for way in ways if all(a <= b for a, b in zip(way, limits, strict=True))]
-    if not fits:
-        raise _no_slice(n, limits)
     thinnest = min(range(len(levels)), key=lambda i: levels[i].bytes_per_s)
-    return min(fits, key=lambda way: (way[thinnest], sum(way), way))
+    return min(fits, key=lambda way: (way[thinnest], sum(way), way), default=None)
 
 
 def _no_slice(n: int, limits: tuple[int, ...]) -> InferometerError:
@@ -185,11 +193,16 @@ def cubic_slice(n: int, limits: tuple[int, ...]) -> tuple[int, ...]:
     >>> cubic_slice(16, (16, 20, 28)), cubic_slice(64, (16, 20, 28))
     ((2, 2, 4), (4, 4, 4))
     """
+    sides = _cubic(n, limits)
+    if sides is None:
+        raise _no_slice(n, limits)
+    return sides
+
+
+def _cubic(n: int, limits: tuple[int, ...]) -> tuple[int, ...] | None:
     ordered = sorted(limits)
     fits = [s for s in _factorings(n, len(limits)) if all(a <= b for a, b in zip(s, ordered, strict=True))]
-    if not fits:
-        raise _no_slice(n, limits)
-    return min(fits, key=sum)
+    return min(fits, key=sum, default=None)
 
 
 def _factorings(n: int, parts: int, least: int = 1) -> list[tuple[int, ...]]:

@@ -1,10 +1,13 @@
 """Read the data files: every value has a unit and a source, or the file is refused."""
 
 import csv
+import math
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 from inferometer.errors import InferometerError
+from inferometer.units import parse_quantity
 
 Row = dict[str, str]
 
@@ -50,6 +53,28 @@ def check_rows(name: str, rows: Iterable[dict[str | None, str | None]], required
             raise InferometerError(f"{name} line {line}: no {', '.join(missing)}")
         out.append(clean)
     return out
+
+
+def cell_quantity(where: str, number: str, unit: str, dimension: str) -> float:
+    """Return the SI value of a number and its unit, as `parse_quantity` does, a unit looked up once.
+
+    Raises InferometerError naming `where` for a cell that is no number, and for one negative or not finite.
+
+    >>> cell_quantity("x.csv", "80", "GiB", "bytes") == 80 * 2**30
+    True
+    """
+    try:
+        value = float(number) * _factor(unit, dimension)
+    except ValueError as err:
+        raise InferometerError(f"{where}: {number!r} is no number") from err
+    if not 0 <= value < math.inf:
+        raise InferometerError(f"{where}: {number!r} must be finite and not negative")
+    return value
+
+
+@cache
+def _factor(unit: str, dimension: str) -> float:
+    return parse_quantity(f"1 {unit}", dimension)
 
 
 def split_names(cell: str) -> tuple[str, ...]:
