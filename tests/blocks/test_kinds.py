@@ -189,7 +189,9 @@ def test_memory_holds_what_is_at_the_ends():
     bare = model(attention(), FFN, hidden=H, vocab=V)
     sizes = dict.fromkeys(("r", "pp", "dpa", "tp", "ep", "etp", "dcp"), np.ones(1))
     multiplicities = np.array([[[2.0], [1.0], [1.0], [0.0]]])
-    rich = model(attention(), FFN, hidden=H, vocab=V, positions=50, embedding_norm=True, norm_bias=True, head_bias=True)
+    ends = {"positions": 50, "embedding_norm": True, "norm_bias": True, "head_bias": True}
+    tower = Tower(name="vision", shapes={"mlp": (10, 10, 3)})
+    rich = model(attention(), FFN, hidden=H, vocab=V, towers=(tower,), **ends)
     held = [
         footprint(spec, sizes, multiplicities, length=10, room_bytes=1e9).weights_bytes[0, 0] for spec in (bare, rich)
     ]

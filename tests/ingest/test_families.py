@@ -235,6 +235,28 @@ def test_gemma_3_leaves_its_vocabulary_to_the_class():
     assert any("vocab_size = 262208" in line for line in text.assumed)
 
 
+def test_gemma_4_has_other_heads_and_no_v_projection_on_full_layers():
+    model = family("google/gemma-4-26B-A4B")
+    windowed, full = mixers(model)[0], mixers(model)[5]
+    assert (windowed.window, windowed.kv_heads, windowed.head_dim, windowed.v_from_k) == (1024, 8, 256, False)
+    assert (full.window, full.kv_heads, full.head_dim, full.v_from_k) == (None, 2, 512, True)
+    block = model.ffns[0]
+    assert (block.experts, block.top_k, block.width, block.shared_width, block.branch_norms) == (128, 8, 704, 2112, 3)
+    dense = family("google/gemma-4-31B").ffns
+    assert [type(ffn) for ffn in dense] == [Ffn]
+
+
+def test_gemma_4_caches_k_and_v_apart_although_they_share_a_projection():
+    """20,480 bytes a token on full layers, 8,192 a token in the window of each other (published for 26B-A4B)."""
+    model = family("google/gemma-4-26B-A4B")
+    assert kv_bytes_per_token(model) == 20_480 + 25 * 8192
+
+
+def test_embeddings_a_layer_are_not_understood_and_refused():
+    with pytest.raises(InferometerError, match="hidden_size_per_layer_input is 256; allowed: 0"):
+        family("google/gemma-4-31B", inside={"hidden_size_per_layer_input": 256})
+
+
 def test_towers_are_counted_where_they_are_understood():
     assert count_params(family("google/gemma-3-27b")).by_kind["tower"] == 423_060_336
     assert count_params(family("Qwen/Qwen3-VL-2B-Instruct")).by_kind["tower"] == 406_957_056

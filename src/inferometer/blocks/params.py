@@ -37,16 +37,7 @@ def all_tensors(model: ModelSpec) -> tuple[tuple[Tensor, int], ...]:
     """Return (tensor, times it occurs) over the whole model and its towers, MTP left out."""
     times = Counter(model.layers)
     layers = [(t, n) for layer, n in times.items() for t in layer_tensors(model, layer)]
-    return (*layers, *((t, 1) for t in ends.tensors(model)), *tower_tensors(model))
-
-
-def tower_tensors(model: ModelSpec) -> tuple[tuple[Tensor, int], ...]:
-    """Return (tensor, times it occurs) of what stands before the language model."""
-    return tuple(
-        (Tensor(name=f"{tower.name}.{name}", rows=rows, cols=cols, format=model.dtype, kind="tower"), times)
-        for tower in model.towers
-        for name, (rows, cols, times) in tower.shapes.items()
-    )
+    return (*layers, *((t, 1) for t in ends.tensors(model)))
 
 
 def count_params(model: ModelSpec) -> ParamCount:

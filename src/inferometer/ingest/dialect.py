@@ -155,6 +155,18 @@ HUNYUAN_MODULES: Modules = {
 }
 
 
+GEMMA4_MODULES: Modules = {
+    "router": ("router.proj",),
+    "gate": ("experts.{e}.gate_proj", "experts.gate_up_proj"),
+    "up": ("experts.{e}.up_proj", "experts.gate_up_proj"),
+    "down": ("experts.{e}.down_proj", "experts.down_proj"),
+    "shared_gate_proj": ("mlp.gate_proj",),
+    "shared_up": ("mlp.up_proj",),
+    "shared_down": ("mlp.down_proj",),
+}
+"""A dense feed-forward stands beside the experts."""
+
+
 @dataclass(frozen=True, slots=True)
 class KvRule:
     """Which layers use the keys and values of a layer before."""

@@ -38,6 +38,29 @@ GEMMA: Final[dict[str, Dialect]] = {
             "max_position_embeddings": 131072,
         },
     ),
+    "gemma4_text": Dialect(
+        qkv_bias=ATTENTION_BIAS,
+        out_bias=ATTENTION_BIAS,
+        qk_norm=True,
+        norm=NormRule(post=True),
+        window=WindowRule(layer_types=True, every=6),
+        unwindowed={"head_dim": "global_head_dim", "num_key_value_heads": "num_global_key_value_heads"},
+        v_from_k=Key("attention_k_eq_v"),
+        moe=MoeRule(
+            layers="every",
+            width=("moe_intermediate_size", "expert_intermediate_size"),
+            shared_width="intermediate_size",
+            router_scales=True,
+            branch_norms=3,
+            switch=Key("enable_moe_block"),
+        ),
+        tied=True,
+        aliases={"num_experts_per_tok": ("top_k_experts",)},
+        defaults={"head_dim": 256, "global_head_dim": 512, "sliding_window": 512, "vocab_size": 262144},
+        only={"hidden_size_per_layer_input": 0, "num_kv_shared_layers": 0, "use_double_wide_mlp": False},
+        inert=("vocab_size_per_layer_input", "use_bidirectional_attention"),
+        moe_modules=d.GEMMA4_MODULES,
+    ),
 }
 
 OLMO: Final[dict[str, Dialect]] = {

@@ -99,10 +99,39 @@ def moonvit(reader: ConfigReader, out: int) -> Shapes:
     }
 
 
+def gemma4_vision(reader: ConfigReader, out: int) -> Shapes:
+    """Return Gemma 4's tower: gated layers with four RMS norms and norms of q and k, positions by row and by column.
+
+    A matrix [O, H] leads to the language model. Mean and scale of `standardize` are no parameters (published counts
+    leave them out).
+    """
+    hidden, layers = reader.integer("hidden_size", high=MAX_SIZE), reader.integer("num_hidden_layers", high=MAX_LAYERS)
+    heads, head = reader.integer("num_attention_heads", high=MAX_SIZE), reader.integer("head_dim", high=MAX_SIZE)
+    width, patch = reader.integer("intermediate_size", high=MAX_SIZE), reader.integer("patch_size", high=MAX_SIZE)
+    for name, allowed in (("num_key_value_heads", heads), ("global_head_dim", head)):
+        if reader.integer(name, high=MAX_SIZE) != allowed:
+            raise reader.wrong(name, reader.find(name)[1], str(allowed))
+    for name in ("attention_bias", "use_clipped_linears"):
+        if reader.flag(name, default=False):
+            raise reader.wrong(name, value=True, allowed="false")
+    reader.skip("default_output_length", "pooling_kernel_size", "max_position_embeddings", "rope_parameters")
+    reader.skip("standardize")
+    return {
+        "patches": (hidden, 3 * patch * patch, 1),
+        "positions": (2 * reader.integer("position_embedding_size", high=MAX_SIZE), hidden, 1),
+        "attention": (heads * head, hidden, 4 * layers),
+        "qk_norms": (head, 1, 2 * layers),
+        "ffn": (width, hidden, 3 * layers),
+        "norms": (hidden, 1, 4 * layers),
+        "projector": (out, hidden, 1),
+    }
+
+
 KINDS: Mapping[str, Callable[[ConfigReader, int], Shapes]] = {
     "siglip": siglip,
     "qwen3_vl": qwen3_vl,
     "moonvit": moonvit,
+    "gemma4_vision": gemma4_vision,
 }
 
 

@@ -35,6 +35,11 @@ _LLAVA = (
 
 WRAPPERS: dict[str, Wrapper] = {
     "gemma3": Wrapper(text="gemma3_text", towers={"vision_config": "siglip"}, inert=_IMAGE_TOKENS),
+    "gemma4": Wrapper(
+        text="gemma4_text",
+        towers={"vision_config": "gemma4_vision"},
+        inert=(*_IMAGE_TOKENS, "eoa_token_index", "boa_token_index", "vision_soft_tokens_per_image"),
+    ),
     "qwen3_vl": Wrapper(text="qwen3", towers={"vision_config": "qwen3_vl"}),
     "qwen3_vl_moe": Wrapper(text="qwen3_moe", towers={"vision_config": "qwen3_vl"}),
     "llama4": Wrapper(text="llama4_text", inert=("boi_token_index", "eoi_token_index", "image_token_index")),
@@ -97,7 +102,8 @@ def beside(config: Mapping[str, object], wrapper: Wrapper, *, hidden: int, where
         towers.append(tower(key.removesuffix("_config"), kind, inner, hidden))
         unknown += [f"{key}.{name}" for name in inner.unknown() if not is_irrelevant(name)]
         assumed += inner.said(key)
-    left = [name for name in outer.unknown() if not is_irrelevant(name)]
+    no_tower = {key for key, value in config.items() if value is None and str(key).endswith("_config")}
+    left = [name for name in outer.unknown() if not is_irrelevant(name) and name not in no_tower]
     assumed += [f"The parameters of {name} are not counted." for name in left if isinstance(config[name], Mapping)]
     if not wrapper.towers and not any(isinstance(config[name], Mapping) for name in left):
         assumed.append("The config describes no tower before the language model: none is counted.")
