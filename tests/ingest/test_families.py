@@ -229,6 +229,27 @@ def test_a_wrapper_may_hold_the_tie_the_type_and_the_quantisation_at_the_top():
     assert nested.ffns[-1].formats["gate"] == "int4-g32"
 
 
+def test_a_null_inside_a_wrapper_is_not_an_absence():
+    direct = family("moonshotai/Kimi-K2.5", inside={"q_lora_rank": None})
+    assert direct.mixers[0].q_rank is None
+    outer = family("Qwen/Qwen3-VL-8B-Instruct", tie_word_embeddings=True, inside={"tie_word_embeddings": None})
+    assert outer.tied
+
+
+def test_qwen_2_5_vl_holds_its_language_model_at_the_top():
+    model = family("Qwen/Qwen2.5-VL-7B-Instruct", frobnicate=1)
+    assert model.unknown_keys == ("frobnicate",)
+    assert count_params(model).by_kind["tower"] == 676_550_144
+    assert set(windows(model)) == {None}
+
+
+def test_a_tower_that_does_not_end_in_the_language_model_is_refused():
+    sizes = {"out_hidden_size": 7, "depth": 1, "hidden_size": 8, "intermediate_size": 8, "patch_size": 2}
+    tower = sizes | {"temporal_patch_size": 2, "spatial_merge_size": 2}
+    with pytest.raises(InferometerError, match="vision_config: out_hidden_size is 7; allowed: the language model's"):
+        family("Qwen/Qwen2.5-VL-7B-Instruct", vision_config=tower)
+
+
 def test_gemma_3_leaves_its_vocabulary_to_the_class():
     text = family("google/gemma-3-4b-it")
     assert text.vocab == 262208

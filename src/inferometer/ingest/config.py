@@ -68,7 +68,7 @@ def model_from_config(
     model_type = check_model_type(config.get("model_type"), architectures, where, (*DIALECTS, *WRAPPERS))
     wrapper = WRAPPERS.get(model_type)
     inner, family = (config, model_type) if wrapper is None else text_config(config, wrapper, where)
-    inside = where if wrapper is None else f"{where}: {TEXT}"
+    inside = where if wrapper is None or TEXT not in config else f"{where}: {TEXT}"
     dialect = DIALECTS[family]
     reader = ConfigReader(
         values=_unnested(inner, dialect, inside),
@@ -85,12 +85,15 @@ def model_from_config(
     if dialect.nested:
         placed = tuple(_placed(key, inner, dialect) for key in model.unknown_keys)
         model = msgspec.structs.replace(model, unknown_keys=placed)
-    return model if wrapper is None else _wrapped(model, beside(config, wrapper, hidden=model.hidden, where=where))
+    if wrapper is None:
+        return model
+    around = beside(config, wrapper, hidden=model.hidden, where=where)
+    return _wrapped(model, around, prefix=f"{TEXT}." if TEXT in config else "")
 
 
-def _wrapped(model: ModelSpec, around: Beside) -> ModelSpec:
-    """Return the language model with what its wrapper holds beside it."""
-    own = [key if key.startswith("quantization_config.") else f"{TEXT}.{key}" for key in model.unknown_keys]
+def _wrapped(model: ModelSpec, around: Beside, *, prefix: str) -> ModelSpec:
+    """Return the language model with what its wrapper holds beside it; `prefix` is where its own fields stand."""
+    own = [key if key.startswith("quantization_config.") else f"{prefix}{key}" for key in model.unknown_keys]
     return msgspec.structs.replace(
         model,
         towers=around.towers,

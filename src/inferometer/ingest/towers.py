@@ -75,6 +75,36 @@ def qwen3_vl(reader: ConfigReader, out: int) -> Shapes:
     }
 
 
+def qwen2_5_vl(reader: ConfigReader, out: int) -> Shapes:
+    """Return Qwen2.5-VL's tower: gated layers with biases and two RMS norms; no positions, they are rotated.
+
+    M = merge^2 patches are normed, and go through [M H, M H] and [O, M H] with biases.
+    """
+    hidden, layers = reader.integer("hidden_size", high=MAX_SIZE), reader.integer("depth", high=MAX_LAYERS)
+    width = reader.integer("intermediate_size", high=MAX_SIZE)
+    patch, frames = reader.integer("patch_size", high=MAX_SIZE), reader.integer("temporal_patch_size", high=MAX_SIZE)
+    channels = reader.integer("in_channels", high=MAX_SIZE)
+    merged = reader.integer("spatial_merge_size", high=MAX_SIZE) ** 2 * hidden
+    stated = reader.integer("out_hidden_size", high=MAX_SIZE)
+    if stated != out:
+        raise reader.wrong("out_hidden_size", stated, f"the language model's hidden_size = {out}")
+    reader.skip("num_heads", "window_size", "fullatt_block_indexes", "tokens_per_second")
+    reader.skip("spatial_patch_size", "in_chans")
+    return {
+        "patches": (hidden, channels * frames * patch * patch, 1),
+        "attention": (hidden, hidden, 4 * layers),
+        "attention_bias": (hidden, 1, 4 * layers),
+        "ffn": (width, hidden, 3 * layers),
+        "ffn_in_bias": (width, 1, 2 * layers),
+        "ffn_out_bias": (hidden, 1, layers),
+        "norms": (hidden, 1, 2 * layers + 1),
+        "merger_in": (merged, merged, 1),
+        "merger_in_bias": (merged, 1, 1),
+        "merger_out": (out, merged, 1),
+        "merger_out_bias": (out, 1, 1),
+    }
+
+
 def moonvit(reader: ConfigReader, out: int) -> Shapes:
     """Return Kimi K2.5's MoonViT: a LayerNorm, then M merged patches through [M H, M H] and [O, M H] with biases."""
     hidden = reader.integer("vt_hidden_size", high=MAX_SIZE)
@@ -130,6 +160,7 @@ def gemma4_vision(reader: ConfigReader, out: int) -> Shapes:
 KINDS: Mapping[str, Callable[[ConfigReader, int], Shapes]] = {
     "siglip": siglip,
     "qwen3_vl": qwen3_vl,
+    "qwen2_5_vl": qwen2_5_vl,
     "moonvit": moonvit,
     "gemma4_vision": gemma4_vision,
 }

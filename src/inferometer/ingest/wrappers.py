@@ -24,6 +24,8 @@ class Wrapper:
     towers: Mapping[str, str] = field(default_factory=dict)
     """Object of the config -> kind of tower that is counted exactly."""
     inert: tuple[str, ...] = ()
+    flat: bool = False
+    """The fields of the language model stand beside the towers, where there is no `text_config`."""
 
 
 _IMAGE_TOKENS = ("boi_token_index", "eoi_token_index", "image_token_index", "mm_tokens_per_image")
@@ -40,6 +42,7 @@ WRAPPERS: dict[str, Wrapper] = {
         towers={"vision_config": "gemma4_vision"},
         inert=(*_IMAGE_TOKENS, "eoa_token_index", "boa_token_index", "vision_soft_tokens_per_image"),
     ),
+    "qwen2_5_vl": Wrapper(text="qwen2", towers={"vision_config": "qwen2_5_vl"}, flat=True),
     "qwen3_vl": Wrapper(text="qwen3", towers={"vision_config": "qwen3_vl"}),
     "qwen3_vl_moe": Wrapper(text="qwen3_moe", towers={"vision_config": "qwen3_vl"}),
     "llama4": Wrapper(text="llama4_text", inert=("boi_token_index", "eoi_token_index", "image_token_index")),
@@ -61,6 +64,8 @@ def text_config(config: Mapping[str, object], wrapper: Wrapper, where: str) -> t
     Raises InferometerError where there is none, UnknownNameError where its family is not understood.
     """
     outer = ConfigReader(values=config, where=where)
+    if wrapper.flat and TEXT not in config:
+        return {key: value for key, value in config.items() if key not in wrapper.towers}, str(wrapper.text)
     inner = outer.mapping(TEXT)
     if inner is None:
         raise outer.error(TEXT, "is missing or null")
@@ -71,7 +76,10 @@ def text_config(config: Mapping[str, object], wrapper: Wrapper, where: str) -> t
             raise unknown_name("model_type", str(stated)[:80], DIALECTS)
         name = stated
     passed_on = {key: config[key] for key in INHERITED if key in config}
-    return {**passed_on, **{key: value for key, value in inner.items() if value is not None or key in INHERITED}}, name
+    return {
+        **passed_on,
+        **{key: value for key, value in inner.items() if value is not None or key not in passed_on},
+    }, name
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +98,8 @@ def beside(config: Mapping[str, object], wrapper: Wrapper, *, hidden: int, where
     """
     outer = ConfigReader(values=config, where=where, aliases=ALIASES)
     outer.skip(TEXT, *INHERITED, *wrapper.inert)
+    if TEXT not in config:
+        outer.skip(*(key for key in config if key not in wrapper.towers))
     towers: list[Tower] = []
     unknown: list[str] = []
     assumed: list[str] = []
