@@ -56,6 +56,7 @@ MOE = ("explain", "deepseek-v3", "h200", "8x2")
         ((*BASE, "--backend", "oracle"), "roofline"),
         ((*BASE, "--scheduler", "psychic"), "overlap"),
         ((*BASE, "--overlap", "2"), "from 0 to 1"),
+        ((*BASE, "--overlap", "0.5", "--scheduler", "dag"), "finds what overlaps"),
         ((*BASE, "--slo", "fast"), "--slo 20"),
         ((*BASE, "--slo", "0"), "--slo"),
         ((*BASE, "--slo", "nan"), "--slo"),

@@ -39,6 +39,13 @@ def test_less_latency_is_never_slower():
     assert steps[0] > steps[-1]
 
 
+def test_a_switch_that_no_longer_reduces_is_never_faster():
+    words = ("explain", "llama-3.1-8b", "h100", "8x1", "--sizes", "PP=2,TP=4", "--batch", "64")
+    with_it, without = row(*words), row(*words, "--what-if", "reduces.nvlink=no")
+    assert with_it["step_s"] < without["step_s"]
+    assert "reduces.nvlink yes -> no;" in inferometer(*words, "--what-if", "reduces.scale_up=no").out
+
+
 def test_it_is_said_and_the_price_stays():
     plain, other = row(*MOE), row(*MOE, "--what-if", "memory_bytes=200e9,tdp_w=500", "--what-if", "link.nvlink=2x")
     assert plain["workload"]["what_if"] == []
@@ -75,9 +82,10 @@ def test_scale_up_is_the_innermost_level_and_a_whole_torus():
 
 def test_every_field_that_is_listed_can_be_changed():
     machine = load_machine("h200", "8x2")
-    for field in targets(machine):
-        other, (change,) = changed(machine, parse_what_if(f"{field}=2x"))
-        assert change.after == 2 * change.before
+    for field, target in targets(machine).items():
+        value = "2x" if target.dimension else "no" if target.before else "yes"
+        other, (change,) = changed(machine, parse_what_if(f"{field}={value}"))
+        assert change.after == (2 * change.before if target.dimension else 1 - change.before)
         assert targets(other)[field].before == change.after
         assert [f for f, t in targets(other).items() if t != targets(machine)[f]] == [field]
 
@@ -114,6 +122,7 @@ def test_what_would_hold_it_counts_the_memory_asked_about():
         ("hbm_bandwidth=0x", "above 0"),
         ("hbm_bandwidth=fast", "+20%, -10% or 2x"),
         ("tdp_w=1e999", "finite"),
+        ("reduces.nvlink=2x", "yes or no"),
         ("memory_bytes=0.5", "above 0"),
         ("hbm=2x,memory_bytes=2x", "memory_bytes of h100-sxm twice"),
     ],

@@ -48,7 +48,7 @@ class Settings(TypedDict, total=False):
     backend: str | None
     """Cost backend (roofline)."""
     scheduler: str | None
-    """overlap, or serial."""
+    """overlap, dag, or serial."""
     overlap: str | None
     """Shares of memory and network time that can hide, as in 0.9,0.65."""
     reserve_bytes: float | None
@@ -158,6 +158,8 @@ def _check_apart(settings: Settings) -> None:
         raise InferometerError(f"--usd-per-chip-hour is the price, {' and '.join(chosen)} would look it up: give one")
     if settings.get("overlap") is not None and settings.get("scheduler") == "serial":
         raise InferometerError("--scheduler serial overlaps nothing; leave --overlap or --scheduler serial out")
+    if settings.get("overlap") is not None and settings.get("scheduler") == "dag":
+        raise InferometerError("--scheduler dag finds what overlaps; leave --overlap or --scheduler dag out")
 
 
 def check_batch(batch: int | None) -> None:

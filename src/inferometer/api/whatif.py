@@ -32,8 +32,15 @@ ALIASES = {
     "tdp": "tdp_w",
 }
 
-AXIS_FIELDS = {"link": ("bytes_per_s", "bytes_per_s"), "latency": ("latency_s", "time")}
-"""What stands before an axis -> field of `Axis`, dimension."""
+AXIS_FIELDS = {
+    "link": ("bytes_per_s", "bytes_per_s"),
+    "latency": ("latency_s", "time"),
+    "multicast": ("multicast", ""),
+    "reduces": ("reduces", ""),
+}
+"""What stands before an axis -> field of `Axis`, dimension; none is yes or no, 1 or 0."""
+
+ANSWERS = {"yes": 1.0, "true": 1.0, "1": 1.0, "no": 0.0, "false": 0.0, "0": 0.0}
 
 _FACTOR = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(%|x)", re.ASCII)
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -71,6 +78,7 @@ class Target(NamedTuple):
     field: str
     """As it is printed: `memory_bytes`, `peak.fp8`, `link.nvlink`."""
     dimension: str
+    """Empty where it is yes or no."""
     before: float
 
 
@@ -81,7 +89,9 @@ def targets(machine: Machine) -> dict[str, Target]:
     found = [Target(name, dimension, value) for name, (value, dimension) in named.items() if value is not None]
     found += [Target(f"peak.{dtype}", "flops_per_s", peak) for dtype, peak in chip.peak_flops_per_s.items()]
     for before, (field, dimension) in AXIS_FIELDS.items():
-        found += [Target(f"{before}.{axis.name}", dimension, getattr(axis, field)) for axis in machine.fabric.axes]
+        found += [
+            Target(f"{before}.{axis.name}", dimension, float(getattr(axis, field))) for axis in machine.fabric.axes
+        ]
     return {target.field: target for target in found}
 
 
@@ -115,8 +125,11 @@ def _chip(chip: ChipSpec, after: dict[str, float]) -> ChipSpec:
 
 
 def _axis(axis: Axis, after: dict[str, float]) -> Axis:
-    keys = {field: f"{before}.{axis.name}" for before, (field, _) in AXIS_FIELDS.items()}
-    return msgspec.structs.replace(axis, **{field: after[key] for field, key in keys.items() if key in after})
+    fields: dict[str, float | bool] = {}
+    for before, (field, dimension) in AXIS_FIELDS.items():
+        if (value := after.get(f"{before}.{axis.name}")) is not None:
+            fields[field] = value if dimension else bool(value)
+    return msgspec.structs.replace(axis, **fields)
 
 
 def _meant(one: Wanted, known: dict[str, Target], machine: Machine) -> list[Target]:
@@ -144,6 +157,10 @@ def _scale_up(axes: Sequence[Axis]) -> Iterator[str]:
 def _value(one: Wanted, target: Target) -> float:
     """Return a value as written in SI: `+20%`, `2x`, a quantity, or a number where the field says its unit."""
     where = f"--what-if {one.field[:LONGEST]}={one.value[:LONGEST]}"
+    if not target.dimension:
+        if one.value.lower() not in ANSWERS:
+            raise InferometerError(f"{where}: write yes or no")
+        return ANSWERS[one.value.lower()]
     factor = _FACTOR.fullmatch(one.value)
     if factor is not None:
         value = target.before * _factor(where, *factor.groups())

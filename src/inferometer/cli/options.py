@@ -101,7 +101,9 @@ class Options:
         str | None, _option("--engine", metavar="NAME", text="Whose rules to keep: ideal (default), vllm, vllm@0.24.")
     ] = None
     backend: Annotated[str | None, _option("--backend", metavar="NAME", text="Cost backend (roofline).")] = None
-    scheduler: Annotated[str | None, _option("--scheduler", metavar="NAME", text="overlap (default) or serial.")] = None
+    scheduler: Annotated[
+        str | None, _option("--scheduler", metavar="NAME", text="overlap (default), dag or serial.")
+    ] = None
     overlap: Annotated[
         str | None, _option("--overlap", metavar="A,B", text="Shares of memory, network that hide (0.9,0.65).")
     ] = None

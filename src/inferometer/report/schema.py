@@ -39,8 +39,13 @@ WORKLOAD = (
 )
 
 CHANGE = (
-    Field("field", "string", "", "memory_bytes, memory_bytes_per_s, tdp_w, peak.DTYPE, link.AXIS, latency.AXIS"),
-    Field("before", "number", "SI", "as catalogued"),
+    Field(
+        "field",
+        "string",
+        "",
+        "memory_bytes, memory_bytes_per_s, tdp_w, peak.DTYPE; of an axis link, latency, multicast, reduces",
+    ),
+    Field("before", "number", "SI", "as catalogued; yes is 1"),
     Field("after", "number", "SI", "as priced"),
 )
 

@@ -27,6 +27,8 @@ FORMS: dict[str, Callable[[float], str]] = {
     "peak": format_flops,
     "link": format_rate,
     "latency": format_seconds,
+    "multicast": lambda value: "yes" if value else "no",
+    "reduces": lambda value: "yes" if value else "no",
 }
 """Field of a what-if, up to its point -> how its values are shown."""
 
@@ -95,7 +97,9 @@ def changes_text(answer: Answer) -> str:
 
 def _change_text(change: Change) -> str:
     show = FORMS[change.field.partition(".")[0]]
-    return f"{change.field} {show(change.before)} -> {show(change.after)} ({change.after / change.before - 1:+.0%})"
+    shown = f"{change.field} {show(change.before)} -> {show(change.after)}"
+    share = change.after / change.before - 1 if change.before and change.after else 0.0
+    return f"{shown} ({share:+.0%})" if share else shown
 
 
 def machine_text(problem: Problem) -> str:
