@@ -320,10 +320,19 @@ def test_help_of_a_verb_loads_nothing_heavy(verb):
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_json_needs_no_rich():
+@pytest.mark.parametrize(
+    "words",
+    [
+        "search llama-3.1-8b h100",
+        "explain llama-3.1-8b h100 --against=b200",
+        "explain llama-3.1-8b h100 --placements",
+        "chips h100",
+    ],
+)
+def test_json_needs_no_rich(words):
     script = (
         "import sys\nfrom inferometer.cli.main import main\n"
-        "main(['search', 'llama-3.1-8b', 'h100', '--json'])\nprint([m for m in sys.modules if m.startswith('rich')])"
+        f"main({words.split()!r} + ['--json'])\nprint([m for m in sys.modules if m.startswith('rich')])"
     )
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "[]"

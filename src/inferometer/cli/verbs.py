@@ -15,7 +15,7 @@ from inferometer.cli.options import Options, spelled
 from inferometer.cli.progress import Reporter
 from inferometer.errors import InferometerError
 from inferometer.report.answer import Answer, Ranking
-from inferometer.report.row import deployment_row, dumps, explain_row, resident_sequences
+from inferometer.report.row import deployment_row, dumps, explain_row, placement_rows, resident_sequences
 from inferometer.specs.hardware import Machine
 from inferometer.specs.model import ModelSpec
 
@@ -117,8 +117,6 @@ def _compare(options: Options, a: Answer, b: Answer) -> None:
 
 
 def _list_placements(options: Options, answer: Answer) -> None:
-    from inferometer.report.placements import placement_rows
-
     rows = placement_rows(answer)
     if options.json:
         for row in rows:

@@ -7,10 +7,11 @@ from dataclasses import asdict
 from hashlib import blake2b
 from typing import Any
 
+from inferometer.estimate.estimate import placement_steps
 from inferometer.estimate.result import ChoiceRow, OpRow
 from inferometer.report.answer import Answer
 from inferometer.report.flags import launch_flags
-from inferometer.specs.deployment import ROLES, Placement
+from inferometer.specs.deployment import ROLES, Deployment, Placement
 from inferometer.specs.hardware import Fabric
 from inferometer.version import __version__
 
@@ -92,6 +93,22 @@ def placed(placement: Placement, fabric: Fabric) -> dict[str, dict[str, int]]:
     roles = placement.roles
     listed = [(role, roles[role].factors) for role in LISTED_PLACES if role in roles]
     return {role: {a: f for a, f in zip(axes, factors, strict=True) if f > 1} for role, factors in listed}
+
+
+def placement_rows(answer: Answer) -> list[dict[str, Any]]:
+    """Return the keys of PLACEMENT in `report.schema`, fastest first."""
+    problem, priced = answer.problem, answer.estimate
+    steps = placement_steps(problem, Deployment(sizes=priced.sizes, batch=priced.batch))
+    per_chip = answer.rates.tok_per_s_per_chip * priced.step_s
+    return [
+        {
+            "placement": placed(placement, problem.machine.fabric),
+            "step_s": step_s,
+            "tok_per_s_per_chip": per_chip / step_s,
+            "taken": placement == priced.placement,
+        }
+        for placement, step_s in steps
+    ]
 
 
 def choices_taken(residual: str, choices: tuple[ChoiceRow, ...]) -> dict[str, str]:
