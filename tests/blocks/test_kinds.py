@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from blocks.made_up import decode, machine, model, prefill
+from blocks.made_up import axis, decode, machine, model, prefill
 
 from inferometer.blocks.attention import causal_pairs, seen_tokens
 from inferometer.blocks.model import cached_tokens
@@ -168,6 +168,18 @@ def test_a_narrow_v_costs_less_in_the_core(workload):
     whole, half = (core(step(model(attention(v_dim=v), FFN), workload))[0] for v in (D, D // 2))
     assert half.flops == whole.flops * 3 / 4
     assert half.traffic_bytes["kv"] == whole.traffic_bytes["kv"] * 3 / 4
+
+
+def messages(spec, tp):
+    problem = make_problem(spec, machine(axis(tp)), decode(1000), backend="roofline")
+    got = estimate(problem, Deployment(sizes=Sizes(tp=tp), batch=64))
+    return [op.name for op in got.ops if op.name == "qk-norm"]
+
+
+def test_a_norm_over_all_heads_needs_the_sums_of_every_rank():
+    assert messages(model(attention(qk_norm=True, qk_norm_over="all"), FFN), 2) == ["qk-norm"]
+    assert messages(model(attention(qk_norm=True, qk_norm_over="heads"), FFN), 2) == []
+    assert messages(model(attention(qk_norm=True), FFN), 2) == []
 
 
 def test_a_feed_forward_beside_attention_is_reduced_with_it():
