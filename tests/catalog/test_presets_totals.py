@@ -1,0 +1,103 @@
+"""Published parameter counts of every preset: from an index, a checkpoint's bytes, or instances without memory."""
+
+import pytest
+
+from inferometer.blocks.params import count_params
+from inferometer.catalog.presets import preset_config, preset_ids
+from inferometer.ingest.config import model_from_config
+
+_TABLE = """
+aya-23-8b 8_028_033_024
+baichuan2-7b-base 7_505_973_248
+deepseek-moe-16b-base 16_375_728_128
+deepseek-r1 671_026_419_200
+deepseek-v2-lite 15_706_484_224
+deepseek-v3 671_026_419_200
+devstral-2-123b-instruct-2512 125_025_988_608
+devstral-small-2507 23_572_403_200
+falcon-180b-chat 179_522_565_120
+gemma-2b 2_506_172_416
+glm-4.5 352_797_829_024
+gpt_bigcode-santacoder 1_124_886_528
+granite-3b-code-instruct-128k 3_482_503_680
+hunyuan-a13b-instruct 80_393_183_232
+intellect-3-base 106_852_245_504
+internlm-7b 7_321_948_160
+internlm2-7b 7_737_708_544
+kimi-k2-instruct 1_026_408_232_448
+kimi-k2.5 1_026_879_376_368
+kimi-k2.5-nvfp4 1_026_879_376_368
+kimi-k2.7-code-nvfp4 1_026_879_376_368
+ling-plus-base 292_540_679_424
+llama-2-70b 68_976_648_192
+llama-2-7b 6_738_415_616
+llama-3.1-70b-instruct-fp8 70_553_706_496
+llama-3.2-3b 3_212_749_824
+llama-3.3-70b-instruct 70_553_706_496
+meta-llama-3-70b 70_553_706_496
+meta-llama-3-8b 8_030_261_248
+meta-llama-3.1-405b 405_853_388_800
+meta-llama-3.1-70b 70_553_706_496
+meta-llama-3.1-70b-instruct-awq-int4 70_553_706_496
+meta-llama-3.1-8b 8_030_261_248
+minimax-m2.5 228_689_764_864
+minimax-m2.7 228_689_764_864
+minimax-m2.7-nvfp4 228_689_764_864
+mistral-7b-v0.1 7_241_732_096
+mixtral-8x22b-v0.1 140_620_634_112
+mixtral-8x7b-v0.1 46_702_792_704
+olmo-2-0325-32b 32_234_279_936
+phi-2 2_779_683_840
+phi-3-mini-4k-instruct 3_821_079_552
+phi-3.5-mini-instruct 3_821_079_552
+qwen-1_8b 1_836_828_672
+qwen-72b 72_287_920_128
+qwen2-0.5b 494_032_768
+qwen2-1.5b 1_543_714_304
+qwen2.5-1.5b 1_543_714_304
+qwen2.5-14b 14_770_033_664
+qwen2.5-7b 7_615_616_512
+qwen3-0.6b 596_049_920
+qwen3-1.7b 1_720_574_976
+qwen3-235b-a22b 235_093_634_560
+qwen3-235b-a22b-fp8 235_093_634_560
+qwen3-235b-a22b-nvfp4 235_093_634_560
+qwen3-30b-a3b 30_532_122_624
+qwen3-30b-a3b-instruct-2507 30_532_122_624
+qwen3-32b 32_762_123_264
+qwen3-32b-fp8 32_762_123_264
+qwen3-32b-fp8-static-pertensor 32_762_123_264
+qwen3-4b 4_022_468_096
+qwen3-8b 8_190_735_360
+qwen3-vl-235b-a22b-instruct 235_670_022_896
+qwen3-vl-2b-instruct 2_127_532_032
+qwen3-vl-30b-a3b-instruct 31_070_754_032
+qwen3-vl-32b-instruct 33_357_390_064
+qwen3-vl-4b-instruct 4_437_815_808
+qwen3-vl-8b-instruct 8_767_123_696
+seed-oss-36b-instruct 36_151_104_512
+smollm2-360m 361_821_120
+stablelm-2-zephyr-1_6b 1_644_515_328
+starcoder2-7b 7_173_923_840
+tinyllama-1.1b-chat-v1.0 1_100_048_384
+wizardlm-2-8x22b 140_620_634_112
+"""
+PUBLISHED = {ident: int(total) for ident, total in map(str.split, _TABLE.strip().splitlines())}
+"""Preset id -> parameters, without those of prediction layers."""
+
+APART = {"intellect-3-base": -5_760}
+"""What the published count holds and ours does not: it leaves out the routers' correction biases, which checkpoints
+store."""
+
+
+def test_every_preset_has_a_published_count():
+    assert set(PUBLISHED) == set(preset_ids())
+    assert set(APART) < set(PUBLISHED)
+
+
+@pytest.mark.parametrize("ident", preset_ids())
+def test_a_preset_has_its_published_parameter_count(ident):
+    found = preset_config(ident)
+    model = model_from_config(found.config, name=ident, source=found.source, sidecar=found.quant_sidecar)
+    assert count_params(model).total == PUBLISHED[ident] - APART.get(ident, 0)
+    assert model.unknown_keys == ()
