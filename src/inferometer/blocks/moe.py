@@ -9,11 +9,14 @@ Ways to bring tokens to experts (dispatch) and results back (combine):
   exchange    each rank takes a slice of the tokens and sends them to their experts by all-to-all:
     expanded      a copy for each chosen expert
     coalesced     a copy for each distinct rank
+    merged        a copy for each distinct part beyond the outermost axis, spread to its ranks inside
     *-etp-first   the same, but tokens are gathered over ETP before the all-to-all instead of after
 Tokens travel as the experts take them, quantised before they are sent. Shared experts run on a rank's own tokens,
 split over TP. After a gather their partial sums are added to the routed ones at once (a rank has none for other
 ranks' tokens) and are reduced with them; after an exchange they join at the layout where that is cheapest.
 """
+
+from functools import partial
 
 import numpy as np
 
@@ -198,7 +201,42 @@ def _exchanges(block: Moe, low: Lowering, sent: float) -> Choice:
             there = _exchange(low, copies, sent, gather_first=first, combine=False)
             back = _exchange(low, copies, WIDE_BYTES, gather_first=first, combine=True)
             plans.append(Plan(name=name + suffix, nodes=(*there, *back)))
+    plans.append(Plan(name="merged", nodes=_merged(block, low, sent)))
     return Choice(name="moe-exchange", plans=tuple(plans))
+
+
+def _merged(block: Moe, low: Lowering, sent: float) -> tuple[Message, ...]:
+    """Return the exchange that merges copies on their way out: DeepEP's normal kernels.
+
+    Of n ranks in p parts, a part takes a token once if any of its experts are chosen; its n / p ranks share what
+    arrives. Inside a part a token goes to each distinct rank, as coalesced.
+    """
+    at = low.at
+
+    known: dict[int, Column] = low.once("merged", block, dict)
+
+    def sized(parts: Column, element: float) -> Column:
+        """Return bytes a rank takes in from beyond its part, were the role cut into `parts`."""
+        if id(parts) not in known:
+            per_part = busiest_rank(block, parts, at.replica_tokens).tokens
+            known[id(parts)] = per_part / (np.maximum(at.ep / parts, 1.0) * at.etp)
+        return known[id(parts)] * (low.hidden * element)
+
+    inside = busiest_of(block, low).tokens
+    messages = []
+    for name, element, combine in (("dispatch", sent, False), ("combine", WIDE_BYTES, True)):
+        kind = CollectiveKind.REDUCE_SCATTER if combine else CollectiveKind.ALL_GATHER
+        row = low.hidden * element
+        across = Message(
+            name=name,
+            kind=CollectiveKind.ALL_TO_ALL,
+            role="ep",
+            message_bytes=inside / at.etp * row,
+            merged_bytes=partial(sized, element=element),
+        )
+        over_etp = low.message("scatter-etp" if combine else "gather-etp", kind, "etp", inside * row)
+        messages += [over_etp, across] if combine else [across, over_etp]
+    return tuple(messages)
 
 
 def _exchange(

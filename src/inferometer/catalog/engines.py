@@ -15,7 +15,7 @@ CHOICES: MappingProxyType[str, frozenset[str]] = MappingProxyType(
         "residual": frozenset({"replicated", "sequence"}),
         "mla": frozenset({"absorbed", "expanded"}),
         "moe-dispatch": frozenset({"gather", "exchange"}),
-        "moe-exchange": frozenset({"expanded", "coalesced", "expanded-etp-first", "coalesced-etp-first"}),
+        "moe-exchange": frozenset({"expanded", "coalesced", "expanded-etp-first", "coalesced-etp-first", "merged"}),
         "logits": frozenset({"gather", "local"}),
         "dcp-combine": frozenset({"gather-scatter", "exchange"}),
     }

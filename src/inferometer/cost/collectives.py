@@ -11,6 +11,7 @@ from the switch, and S over it for one with.
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +72,35 @@ def _p2p(parts: tuple[Leg, ...]) -> Line:
     Excluded: detours over other chips' links.
     """
     return Line("p2p", max(x.alpha_s for x in parts), 1 / min(x.link_bytes_per_s for x in parts))
+
+
+class MergedLine(NamedTuple):
+    """An all-to-all that crosses the outermost axis once for each part beyond it, then spreads inside."""
+
+    alpha_s: float
+    inner_s_per_byte: float
+    outer_s_per_byte: float
+    parts: int
+    """Positions on the outermost axis."""
+
+
+def merged_line(signature: Signature, fabric: Fabric, rates: Sequence[LinkRate]) -> MergedLine | None:
+    """Return alpha + max(inner bytes x beta, outer bytes x beta) of a merged all-to-all; None where there is none.
+
+    A copy leaves for a node once, lands on one of its chips (rail aligned) and is forwarded there to each chip that
+    asked; network and node work at once. The latencies add. Source: deepseek-ai/DeepEP:docs/legacy.md (normal kernels).
+    Excluded: groups on one axis, which have nothing to merge, and tori, which have no inside.
+    """
+    parts = legs(signature, fabric, rates)
+    if len(parts) < 2 or any(x.geometry in ("ring", "line") for x in parts):  # noqa: PLR2004 (inside and outside)
+        return None
+    lines = [_envelope("all-to-all", (x,), None)[0] for x in parts]
+    return MergedLine(
+        alpha_s=sum(line.alpha_s for line in lines),
+        inner_s_per_byte=max(line.s_per_byte for line in lines[:-1]),
+        outer_s_per_byte=lines[-1].s_per_byte,
+        parts=parts[-1].n,
+    )
 
 
 def envelope_table(

@@ -6,14 +6,14 @@ Choices stay within the group; where both groups meet, values are gathered to (P
 legal plan of each candidate. Sums run in node order, so a block of one gives the same bits as a block of many.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from inferometer.cost.backend import CostBackend
-from inferometer.cost.collectives import envelope_table
+from inferometer.cost.collectives import envelope_table, merged_line
 from inferometer.cost.schedulers import Busy
 from inferometer.estimate.candidates import GROUP_OF, GROUPS, Block, Index, Placements
 from inferometer.graph.ops import NONE, Choice, Column, Mask, Message, Node, Plan, Traffic, Work
@@ -82,6 +82,17 @@ class LinkTables:
         self._rates = [backend.link(axis) for axis in machine.fabric.axes]
         self._tables: dict[tuple[str, str], tuple[Column, Column, Index, list[list[str]]]] = {}
         self._own: dict[str, OwnSlots] = {}
+        self._merged: dict[tuple[str, str], tuple[Column, Column, Column, Column]] = {}
+
+    def merged(self, role: str) -> tuple[Column, Column, Column, Column]:
+        """Return alpha, inner and outer beta and parts of a merged all-to-all, (signatures,); alpha inf where none."""
+        key = (role, "merged")
+        if key not in self._merged:
+            found = [merged_line(x, self._fabric, self._rates) for x in self._placements.signatures[role]]
+            lines = [(np.inf, 0.0, 0.0, 1.0) if line is None else line for line in found]
+            alpha, inner, outer, parts = np.array(lines, dtype=np.float64).reshape(-1, 4).T
+            self._merged[key] = (alpha, inner, outer, parts)
+        return self._merged[key]
 
     def own(self, role: str) -> OwnSlots:
         """Return a role's own slots, over all shardings."""
@@ -170,6 +181,7 @@ class Pricer:
     _memo: dict[int, Cost] = field(default_factory=dict)
     _lines: dict[tuple[str, str], tuple[Column, Column, Index | None]] = field(default_factory=dict)
     _own: dict[str, tuple[Index, Index | None]] = field(default_factory=dict)
+    _parts: dict[str, tuple[Column, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Work out the block's spaces, and which roles have more than one rank anywhere in it."""
@@ -216,6 +228,8 @@ class Pricer:
     def _message(self, node: Message) -> Cost:
         if node.role not in self._busy_roles:
             return NOTHING
+        if node.merged_bytes is not None:
+            return self._merged_message(node, node.merged_bytes)
         alpha, beta, index = self._slot_lines(node.role, node.kind)
         best = node.message_bytes * beta[0]
         best += alpha[0]
@@ -224,6 +238,18 @@ class Pricer:
             line += a
             np.minimum(best, line, out=best)
         seconds = best if index is None else best.reshape(-1, best.shape[2]).take(index, axis=0)
+        return Cost(Busy(ZERO, ZERO, ZERO, seconds), GROUP_OF[node.role])
+
+    def _merged_message(self, node: Message, merged_bytes: Callable[[Column], Column]) -> Cost:
+        signature, index = self._own_slots(node.role)
+        if node.role not in self._parts:
+            self._parts[node.role] = tuple(column[signature, None] for column in self.links.merged(node.role))
+        alpha, inner, outer, parts = self._parts[node.role]
+        if np.isinf(alpha).all():
+            return Cost(Busy(ZERO, ZERO, ZERO, alpha if index is None else alpha[:1]), GROUP_OF[node.role])
+        seconds = np.maximum(node.message_bytes * inner, merged_bytes(parts) * outer) + alpha
+        if index is not None:
+            seconds = seconds.reshape(-1, seconds.shape[2]).take(index, axis=0)
         return Cost(Busy(ZERO, ZERO, ZERO, seconds), GROUP_OF[node.role])
 
     def _slot_lines(self, role: str, kind: str) -> tuple[Column, Column, Index | None]:
@@ -266,6 +292,8 @@ class Pricer:
 
     def algorithm(self, node: Message, row: int, placement: int) -> str:
         """Return the name of the algorithm a message takes at one row (of one batch) and placement."""
+        if node.merged_bytes is not None:
+            return "merged"
         alpha, beta, _, names = self.links.lines(node.role, node.kind)
         slot = self.placements.slots[GROUP_OF[node.role]][self.block.pairs[placement, row]]
         signature = int(self.placements.slot_signatures[node.role][slot, self.block.sharding[row]])

@@ -4,7 +4,7 @@ A graph says what work a pass is made of. It knows no chip and no axis: a Messag
 spans, a Choice lists legal alternatives, and whoever prices the graph takes the cheapest.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -76,6 +76,11 @@ class Message:
     kind: CollectiveKind
     role: str
     message_bytes: Column
+    merged_bytes: Callable[[Column], Column] | None = None
+    """An all-to-all that sends copies for one part of the role once: its bytes, by the number of equal parts.
+
+    `message_bytes` then counts what is passed on inside a part. How a role is cut into parts is the fabric's.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,10 +19,14 @@ from inferometer.specs.model import Mla
 KV_FLAGS = {"fp8": "fp8_e4m3", "bf16": "bfloat16"}
 """KV format -> value of --kv-cache-dtype."""
 
-ALL2ALL = {"expanded": "deepep_low_latency", "coalesced": "deepep_high_throughput"}
+ALL2ALL = {
+    "expanded": "deepep_low_latency",
+    "coalesced": "deepep_high_throughput",
+    "merged": "deepep_high_throughput",
+}
 """Exchange priced -> vLLM's backend: a copy a chosen expert, or a copy a distinct rank (vllm/config/parallel.py)."""
 
-DEEPEP_MODES = {"expanded": "low_latency", "coalesced": "normal"}
+DEEPEP_MODES = {"expanded": "low_latency", "coalesced": "normal", "merged": "normal"}
 """Exchange priced -> SGLang's --deepep-mode (docs.sglang.io advanced_features/expert_parallelism)."""
 
 OTHER_FRONT_ENDS = {"Google": "TPUs", "Apple": "Apple GPUs"}
