@@ -16,7 +16,7 @@ def test_every_preset_is_a_config_with_a_source(ident):
 
 
 def test_every_name_finds_its_preset():
-    assert len(preset_ids()) == 38 + 3 + 33
+    assert len(preset_ids()) == 38 + 3 + 48
     for name, ident in preset_index().items():
         assert preset_config(name).id == ident
 
@@ -32,6 +32,10 @@ def test_every_name_finds_its_preset():
         ("Qwen/Qwen3-235B-A22B", "qwen3-235b-a22b"),
         ("deepseek-v3", "deepseek-v3"),
         ("deepseek-r1", "deepseek-r1"),
+        ("gpt-oss-120b", "gpt-oss-120b"),
+        ("gemma-3-27b", "gemma-3-27b-it"),
+        ("llama-4-scout", "llama-4-scout-17b-16e-instruct"),
+        ("llama-4-maverick", "llama-4-maverick-17b-128e-instruct"),
         ("glm-4.5", "glm-4.5"),
         ("kimi-k2.5", "kimi-k2.5"),
         ("hunyuan-a13b", "hunyuan-a13b-instruct"),
