@@ -30,7 +30,8 @@ def resolve_dtype(name: str, chip: ChipSpec) -> str:
         if dtype in chip.peak_flops_per_s:
             return dtype
     has = ", ".join(sorted(chip.peak_flops_per_s))
-    raise InferometerError(f"{chip.id} has no arithmetic for {name} (needs one of {', '.join(ladder)}; has {has})")
+    needs = " or ".join(ladder)
+    raise InferometerError(f"{chip.id} has no arithmetic for {name} (needs {needs}; has {has}); --quant stores it as another")
 
 
 def resolve_precision(model: ModelSpec, chip: ChipSpec) -> Precision:
