@@ -31,7 +31,8 @@ def resolve_dtype(name: str, chip: ChipSpec) -> str:
             return dtype
     has = ", ".join(sorted(chip.peak_flops_per_s))
     needs = " or ".join(ladder)
-    raise InferometerError(f"{chip.id} has no arithmetic for {name} (needs {needs}; has {has}); --quant stores it as another")
+    why = f"{chip.id} has no arithmetic for {name} (needs {needs}; has {has})"
+    raise InferometerError(f"{why}; --quant stores it as another")
 
 
 def resolve_precision(model: ModelSpec, chip: ChipSpec) -> Precision:
