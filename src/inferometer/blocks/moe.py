@@ -213,14 +213,14 @@ def _merged(block: Moe, low: Lowering, sent: float) -> tuple[Message, ...]:
     """
     at = low.at
 
-    known: dict[int, Column] = low.once("merged", block, dict)
+    known: dict[int, tuple[Column, Column]] = low.once("merged", block, dict)
 
     def sized(parts: Column, element: float) -> Column:
         """Return bytes a rank takes in from beyond its part, were the role cut into `parts`."""
         if id(parts) not in known:
             per_part = busiest_rank(block, parts, at.replica_tokens).tokens
-            known[id(parts)] = per_part / (np.maximum(at.ep / parts, 1.0) * at.etp)
-        return known[id(parts)] * (low.hidden * element)
+            known[id(parts)] = parts, per_part / (np.maximum(at.ep / parts, 1.0) * at.etp)
+        return known[id(parts)][1] * (low.hidden * element)
 
     inside = busiest_of(block, low).tokens
     messages = []

@@ -66,7 +66,7 @@ def _spans(factors: Mapping[str, Column | Index], role: str) -> tuple[Index, Ind
         "ep": (factors["ep"], factors["etp"]),
         "pp": (factors["pp"], stage),
     }
-    return by_role[role]  # type: ignore[return-value]
+    return by_role[role]  # type: ignore[return-value]  # `one` is of the same array
 
 
 def _alike(a: Axis, b: Axis) -> bool:

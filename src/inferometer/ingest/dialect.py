@@ -1,7 +1,7 @@
 """What a row of the dialect table can say: how a family spells its config, and what its class takes for granted."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from inferometer.ingest.reader import Default
@@ -130,6 +130,18 @@ MIXTRAL_MODULES: Modules = {
     "up": ("block_sparse_moe.experts.{e}.w3", "mlp.experts.{e}.up_proj"),
     "down": ("block_sparse_moe.experts.{e}.w2", "mlp.experts.{e}.down_proj"),
 }
+NOAUX_MOE = MoeRule(
+    layers="after_dense",
+    width="moe_intermediate_size",
+    shared_count="n_shared_experts",
+    topk_method="noaux_tc",
+    router_bias=True,
+)
+"""DeepSeek-V3 and who copied it: `topk_method` names the routing."""
+
+GROUPED_MOE = replace(NOAUX_MOE, topk_method=None, grouped=True)
+"""The same experts in families that route so without saying it."""
+
 FUSED_MODULES: Modules = {
     "router": ("mlp.router",),
     "gate": ("mlp.experts.gate_up_proj",),

@@ -181,13 +181,7 @@ GLM: Final[dict[str, Dialect]] = {
     "glm4_moe": Dialect(
         qkv_bias=ATTENTION_BIAS,
         qk_norm=Key("use_qk_norm"),
-        moe=MoeRule(
-            layers="after_dense",
-            width="moe_intermediate_size",
-            shared_count="n_shared_experts",
-            router_bias=True,
-            grouped=True,
-        ),
+        moe=d.GROUPED_MOE,
         defaults={"first_k_dense_replace": 1, "n_shared_experts": 1, "n_group": 1, "topk_group": 1},
     ),
 }

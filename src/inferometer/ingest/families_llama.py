@@ -135,13 +135,7 @@ DEEPSEEK: Final[dict[str, Dialect]] = {
     ),
     "deepseek_v3": Dialect(
         mixer="mla",
-        moe=MoeRule(
-            layers="after_dense",
-            width="moe_intermediate_size",
-            shared_count="n_shared_experts",
-            topk_method="noaux_tc",
-            router_bias=True,
-        ),
+        moe=d.NOAUX_MOE,
         defaults={
             "q_lora_rank": 1536,
             "first_k_dense_replace": 3,

@@ -258,14 +258,14 @@ def _group_format(group: ConfigReader) -> str:
     bits, kind = weights.integer("num_bits", high=64), weights.text("type")
     strategy = weights.text("strategy")
     size = weights.integer_or_none("group_size", low=-1, high=1 << 20)
-    if kind == "float" and bits == 8:  # noqa: PLR2004
+    if kind == "float" and bits == 8:  # noqa: PLR2004 (the width in the scheme's name)
         return _float8_format(weights, strategy)
-    if kind == "float" and bits == 4:  # noqa: PLR2004
+    if kind == "float" and bits == 4:  # noqa: PLR2004 (same)
         return _float4_format(weights, size)
-    if kind == "int" and bits == 4:  # noqa: PLR2004
+    if kind == "int" and bits == 4:  # noqa: PLR2004 (same)
         symmetric = weights.flag("symmetric", default=True)
         return int4_format(weights, "group_size", size, zero_points=not symmetric)
-    if kind == "int" and bits == 8 and strategy in (None, "channel", "tensor"):  # noqa: PLR2004
+    if kind == "int" and bits == 8 and strategy in (None, "channel", "tensor"):  # noqa: PLR2004 (same)
         return "int8"
     raise weights.error(
         "num_bits",

@@ -143,9 +143,9 @@ class ConfigReader:
         if value is None:
             return None
         real = isinstance(value, int | float) and not isinstance(value, bool)
-        if not real or not low <= value <= high:  # type: ignore[operator]
+        if not real or not low <= value <= high:  # type: ignore[operator]  # mypy does not follow `real`
             raise self.wrong(key, value, f"a number from {low:g} to {high:g}")
-        return float(value)  # type: ignore[arg-type]
+        return float(value)  # type: ignore[arg-type]  # same
 
     def has(self, name: str) -> bool:
         """Return whether the field, or an alias of it, is present (null counts)."""
@@ -163,7 +163,7 @@ class ConfigReader:
 
     def _integer(self, key: str, value: object, low: int, high: int) -> int:
         whole = isinstance(value, float) and math.isfinite(value) and value.is_integer()
-        number = int(value) if whole else value  # type: ignore[call-overload]
+        number = int(value) if whole else value  # type: ignore[call-overload]  # as `whole` says
         if not isinstance(number, int) or isinstance(number, bool) or not low <= number <= high:
             raise self.wrong(key, value, f"an integer from {low} to {high}")
         return number

@@ -21,6 +21,8 @@ from inferometer.specs.formats import bytes_per_element, find_format
 from inferometer.specs.model import Attention, ModelSpec, Moe
 
 RESERVE_SHARE = 0.1
+"""Left for activations, graphs and runtime: as `--gpu-memory-utilization 0.9`, vLLM's default, leaves (assumed)."""
+
 ACTIVATION_BYTES = 2.0
 """bf16."""
 
