@@ -33,13 +33,13 @@ def test_nothing_merges_on_one_axis_or_on_a_torus():
     assert merged_line(((4, 1), (4, 1)), torus, RATES) is None
 
 
-def exchange_s(plan, *, batch=1024):
+def exchange_s(plan, *, batch=1024, etp=1):
     """Seconds of dispatch and combine of one layer when only `plan` may exchange."""
     engine = EngineSpec(name="one", version="", allows={"moe-dispatch": ("exchange",), "moe-exchange": (plan,)})
     moe = Moe(experts=64, top_k=8, width=128)
     spec = model(Attention(heads=32, kv_heads=32, head_dim=8), moe, hidden=1024)
     problem = make_problem(spec, machine(INSIDE, OUTSIDE), decode(64), engine=engine, scheduler="serial")
-    sizes = Sizes(dpa=NODES * CHIPS, ep=NODES * CHIPS)
+    sizes = Sizes(dpa=NODES * CHIPS, ep=NODES * CHIPS // etp, etp=etp)
     got = estimate(problem, Deployment(sizes=sizes, batch=batch))
     return sum(op.alone_s for op in got.ops if op.name.startswith(("dispatch(", "combine(")))
 
@@ -55,6 +55,9 @@ def test_it_sends_each_token_once_a_node_as_a_drawn_routing_does():
     rows = np.mean(arrivals) / CHIPS
     drawn_s = 2 * (6e-6 + rows * 1024 * 2 * (NODES - 1) / NODES / 5e10)
     assert exchange_s("merged") == pytest.approx(drawn_s, rel=0.02)
+    assert exchange_s("merged", etp=2) == pytest.approx(drawn_s, rel=0.02), (
+        "a node's chips share it, however experts are cut"
+    )
 
 
 def test_it_never_sends_more_over_the_network_than_a_copy_a_rank():
