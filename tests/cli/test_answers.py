@@ -336,3 +336,11 @@ def test_json_needs_no_rich(words):
     )
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_one_sharding_is_counted_as_one_and_a_price_names_its_tier_once():
+    """A marketplace's row has `marketplace` as instance and as tier."""
+    done = inferometer("search", "qwen3-4b", "rtx4090", "1x1", "--batch-size", "1", "--table")
+    said = " ".join((done.out + done.err).split())
+    assert "1 sharding, 1 candidate priced" in said
+    assert "(Vast.ai marketplace any 2026-03)" in said

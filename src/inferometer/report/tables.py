@@ -181,9 +181,9 @@ def lost_text(ranking: Ranking) -> str:
     """Return what was priced, and which rule cost how many shardings."""
     lost = sorted(ranking.lost.items(), key=lambda item: -item[1])
     why = ", ".join(f"{number} {rule}" for rule, number in lost)
-    return f"{ranking.shardings:,} shardings, {ranking.candidates:,} candidates priced" + (
-        f"; lost: {why}" if why else ""
-    )
+    shardings = f"{ranking.shardings:,} sharding{'' if ranking.shardings == 1 else 's'}"
+    candidates = f"{ranking.candidates:,} candidate{'' if ranking.candidates == 1 else 's'}"
+    return f"{shardings}, {candidates} priced" + (f"; lost: {why}" if why else "")
 
 
 WIDE = 100

@@ -57,4 +57,4 @@ def price_label(price: Price | None) -> str:
     if price is None:
         return "none"
     parts = (price.provider, price.instance, price.tier, price.region, price.date)
-    return " ".join(part for part in parts if part)
+    return " ".join(dict.fromkeys(part for part in parts if part))
