@@ -254,6 +254,15 @@ def test_chips_count_what_holds_a_model():
         assert row["least_chips"] * room >= model["checkpoint_bytes"] > (row["least_chips"] - 1) * room
 
 
+def test_the_token_predictor_is_one_more_layer_a_projection_of_two_states_and_three_norms():
+    """DeepSeek-V3: an MoE layer (58 of 61 are), eh_proj 2H x H, and enorm, hnorm and the head's norm, H each."""
+    (model,) = inferometer("params", "deepseek-v3", "--json").rows
+    kinds, hidden = model["by_kind"], 7168
+    ffn = (kinds["router"] + kinds["experts"] + kinds["shared-experts"]) // 58
+    mixer = kinds["attention"] // 61 + 2 * hidden + 1536 + 512  # with its norms: two of H, of q's and of kv's latent
+    assert model["mtp_params"] == ffn + mixer + 2 * hidden * hidden + 3 * hidden
+
+
 def test_a_user_s_own_files_work(tmp_path):
     chip = tmp_path / "mine.toml"
     chip.write_text(

@@ -115,18 +115,21 @@ def test_rules_of_one_engine_and_limits_keep_no_other_from_starting():
     assert [one.command is None for one in launch_flags(mixed)] == [True, False]
 
 
-def test_flags_ask_for_the_exchange_that_was_priced():
-    answer = estimate("deepseek-v3", "gb200-nvl72 32x1", "DPA=32,EP=32", batch=512, engine="vllm")
+@pytest.mark.parametrize(
+    ("machine", "batch", "exchange", "backend", "mode"),
+    [
+        ("gb200-nvl72 32x1", 512, "coalesced", "deepep_high_throughput", "normal"),
+        ("h200 8x4", 4096, "merged", "deepep_high_throughput", "normal"),
+    ],
+)
+def test_flags_ask_for_the_exchange_that_was_priced(machine, batch, exchange, backend, mode):
+    answer = estimate("deepseek-v3", machine, "DPA=32,EP=32", batch=batch, engine="vllm")
     plans = {choice.name: choice.plan for choice in answer.estimate.choices}
-    assert plans["moe-dispatch"] == "exchange"
-    backend, mode = {
-        "expanded": ("deepep_low_latency", "low_latency"),
-        "coalesced": ("deepep_high_throughput", "normal"),
-    }[plans["moe-exchange"]]
+    assert (plans["moe-dispatch"], plans["moe-exchange"]) == ("exchange", exchange)
     vllm, sglang = launch_flags(answer)
     assert f"--all2all-backend {backend} " in vllm.command
     assert f"--moe-a2a-backend deepep --deepep-mode {mode} " in sglang.command
-    assert not vllm.notes
+    assert bool(vllm.notes) == (exchange == "merged"), "only what spans nodes needs a note"
     (gathers, _) = said("vllm", "deepseek-v3", "h200 8x2", "DPA=16,EP=1", batch=64)
     assert "all2all" not in gathers
 
