@@ -9,15 +9,17 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from inferometer.blocks.model import is_moe
+from inferometer.blocks.kinds import is_moe
 from inferometer.estimate.candidates import Placements, Shardings, make_shardings
 from inferometer.estimate.estimate import IDEAL, make_problem
 from inferometer.estimate.legality import legal_mask
 from inferometer.estimate.space import enumerate_space
 from inferometer.estimate.step import Problem
 from inferometer.specs.deployment import Sizes, Workload
+from inferometer.specs.feedforward import Ffn, Moe
 from inferometer.specs.hardware import Axis, ChipSpec, Fabric, Machine
-from inferometer.specs.model import Attention, Ffn, Layer, Mla, ModelSpec, Moe
+from inferometer.specs.mixers import Attention, Mla
+from inferometer.specs.model import Layer, ModelSpec
 
 WEIGHT_FORMATS = ("bf16", "fp8", "fp8-block", "fp8-channel", "int4-g128", "mxfp4", "nvfp4")
 PEAKS = ("bf16", "fp8", "fp4")

@@ -3,7 +3,9 @@
 from hypothesis import strategies as st
 from strategies import formats
 
-from inferometer.specs.model import Attention, Ffn, Layer, ModelSpec, Moe
+from inferometer.specs.feedforward import Ffn, Moe
+from inferometer.specs.mixers import Attention
+from inferometer.specs.model import Layer, ModelSpec
 
 
 @st.composite

@@ -11,8 +11,9 @@ from inferometer.blocks.model import lower_model
 from inferometer.catalog.loader import load_engines
 from inferometer.graph.ops import Choice
 from inferometer.graph.verify import verify
+from inferometer.specs.feedforward import Moe
 from inferometer.specs.formats import FORMATS
-from inferometer.specs.model import Attention, Mla, Moe
+from inferometer.specs.mixers import Attention, Mla
 
 
 def one_pass(phase="decode", *, context=64.0, batch=4.0, **sizes):

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 from blocks.made_up import axis, decode, machine, model, prefill
 
-from inferometer.blocks.attention import causal_pairs, seen_tokens
-from inferometer.blocks.model import cached_tokens
+from inferometer.blocks.attention import cached_tokens, causal_pairs, seen_tokens
 from inferometer.blocks.params import count_params
 from inferometer.estimate.estimate import estimate, make_problem
 from inferometer.memory.footprint import footprint, kv_bytes_per_token
 from inferometer.specs.deployment import Deployment, Sizes
-from inferometer.specs.model import Attention, Ffn, Moe, Tower
+from inferometer.specs.feedforward import Ffn, Moe
+from inferometer.specs.mixers import Attention
+from inferometer.specs.model import Tower
 
 H, V, L, N, K, D, F = 256, 1000, 2, 8, 2, 32, 512
 FFN = Ffn(width=F)

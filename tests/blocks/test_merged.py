@@ -8,8 +8,9 @@ from inferometer.cost.collectives import MergedLine, merged_line
 from inferometer.cost.groups import LinkRate
 from inferometer.estimate.estimate import estimate, make_problem
 from inferometer.specs.deployment import Deployment, EngineSpec, Sizes
+from inferometer.specs.feedforward import Moe
 from inferometer.specs.hardware import Fabric
-from inferometer.specs.model import Attention, Moe
+from inferometer.specs.mixers import Attention
 
 NODES, CHIPS = 4, 8
 INSIDE, OUTSIDE = axis(CHIPS, name="in", bytes_per_s=4e11), axis(NODES, name="out", bytes_per_s=5e10, latency_s=5e-6)

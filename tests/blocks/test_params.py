@@ -6,7 +6,8 @@ from hypothesis import given
 from strategies import models
 
 from inferometer.blocks.params import count_params
-from inferometer.specs.model import Attention, Ffn, Mla, Moe
+from inferometer.specs.feedforward import Ffn, Moe
+from inferometer.specs.mixers import Attention, Mla
 
 H, V, L = 256, 1000, 2
 N, D = 8, 32

@@ -10,7 +10,7 @@ from inferometer.blocks.tensors import chip_bytes
 from inferometer.estimate.estimate import estimate, make_problem
 from inferometer.graph.ops import ONE
 from inferometer.specs.deployment import Deployment, Sizes
-from inferometer.specs.model import Moe
+from inferometer.specs.feedforward import Moe
 
 WHOLE = dict.fromkeys(("tp", "kv", "ep", "etp"), ONE)
 

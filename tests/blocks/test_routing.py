@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferometer.blocks.routing import busiest_rank, expected_max_normal, rank_draw
-from inferometer.specs.model import Moe
+from inferometer.specs.feedforward import Moe
 
 ROUTINGS = {
     "deepseek-v3": (256, 8, 8, 4),

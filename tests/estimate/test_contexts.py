@@ -9,7 +9,8 @@ from strategies import attentions, ffns, mlas
 from inferometer.blocks.attention import cached_tokens, causal_pairs, simpson, split_at
 from inferometer.estimate.estimate import estimate, make_problem
 from inferometer.specs.deployment import Deployment, Sizes, Workload
-from inferometer.specs.model import Attention, Ffn
+from inferometer.specs.feedforward import Ffn
+from inferometer.specs.mixers import Attention
 
 
 def pricer(spec, batch, scheduler, *axes, sizes=None):

@@ -14,7 +14,8 @@ from inferometer.estimate.candidates import Block, pairs_of
 from inferometer.estimate.estimate import estimate, make_problem
 from inferometer.estimate.step import StepModel
 from inferometer.specs.deployment import Deployment, Sizes
-from inferometer.specs.model import Attention, Ffn
+from inferometer.specs.feedforward import Ffn
+from inferometer.specs.mixers import Attention
 
 some = settings(max_examples=40)
 BLOCKS = (Attention(heads=4, kv_heads=4, head_dim=32), Ffn(width=512))

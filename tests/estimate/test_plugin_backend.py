@@ -10,7 +10,8 @@ from inferometer.cost.registry import backend_names, create_backend
 from inferometer.errors import InferometerError, UnknownNameError
 from inferometer.estimate.estimate import estimate, make_problem
 from inferometer.specs.deployment import Deployment, Sizes
-from inferometer.specs.model import Attention, Moe
+from inferometer.specs.feedforward import Moe
+from inferometer.specs.mixers import Attention
 
 MODULE = """
 import numpy as np

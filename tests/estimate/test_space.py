@@ -17,8 +17,9 @@ from inferometer.estimate.candidates import GROUP_OF, make_shardings, split_laye
 from inferometer.estimate.estimate import IDEAL
 from inferometer.estimate.legality import broken_rules
 from inferometer.estimate.space import enumerate_space
+from inferometer.specs.feedforward import Ffn, Moe
 from inferometer.specs.hardware import Fabric
-from inferometer.specs.model import Attention, Ffn, Moe
+from inferometer.specs.mixers import Attention
 
 ROLES = ("r", "pp", "dpa", "tp", "ep", "etp", "dcp")
 

@@ -7,7 +7,7 @@ from inferometer.blocks.params import count_params
 from inferometer.errors import InferometerError, UnknownNameError
 from inferometer.ingest.config import model_from_config
 from inferometer.memory.footprint import kv_bytes_per_token
-from inferometer.specs.model import Ffn, Moe
+from inferometer.specs.feedforward import Ffn, Moe
 
 TOWER_ONLY = {"microsoft/Phi-3.5-vision-instruct": ("embd_layer", "img_processor")}
 

@@ -4,7 +4,7 @@ import pytest
 from ingest.samples import preset, tiny
 
 from inferometer.errors import InferometerError
-from inferometer.specs.model import Moe
+from inferometer.specs.feedforward import Moe
 
 
 def routed(model):

@@ -4,7 +4,7 @@ import pytest
 from ingest.samples import preset, tiny
 
 from inferometer.errors import InferometerError, UnknownNameError
-from inferometer.ingest.quantization import PRESET_SCHEMES, quant_scheme, tensors_of
+from inferometer.ingest.quantization import PRESET_SCHEMES, quant_scheme
 
 ATTENTION = ("q", "k", "v", "o")
 FP8_BLOCK = {"quant_method": "fp8", "activation_scheme": "dynamic", "fmt": "e4m3", "weight_block_size": [128, 128]}
@@ -315,7 +315,7 @@ def test_a_named_scheme_covers_linear_weights_and_nothing_else(name, scheme):
     before = preset(name)
     model = quant_scheme(before, scheme)
     for block in (*model.mixers, *model.ffns):
-        linear = [tensor for tensor in tensors_of(block) if tensor != "router"]
+        linear = [tensor for tensor in block.matrices() if tensor != "router"]
         assert block.formats == ({} if scheme == "bf16" else all_in(scheme, linear))
     assert (model.head_format, model.kv_format, model.dtype) == (None, before.kv_format, "bf16")
 

@@ -10,14 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import models
 
-from inferometer.blocks.model import is_moe
+from inferometer.blocks.kinds import is_moe
 from inferometer.blocks.params import all_tensors, count_params
 from inferometer.catalog.loader import preset_config
 from inferometer.errors import InferometerError
 from inferometer.estimate.candidates import make_shardings
 from inferometer.ingest.config import model_from_config
 from inferometer.memory.footprint import Footprint, Reserve, footprint, kv_bytes_per_token
-from inferometer.specs.model import Attention, Ffn, Mla
+from inferometer.specs.feedforward import Ffn
+from inferometer.specs.mixers import Attention, Mla
 
 GIB = 2.0**30
 ROLES = ("r", "pp", "dpa", "tp", "ep", "etp", "dcp")
@@ -151,7 +152,7 @@ bytes_held = st.one_of(st.integers(0, 10**12), st.floats(0, 1e12))
 def test_sequences_are_the_most_that_fit(stages, room):
     weights = np.array([[w] for w, _ in stages], dtype=float)
     kv = np.array([[k] for _, k in stages], dtype=float)
-    fits = Footprint(weights, kv, np.ones(1), float(room)).sequences()[0]
+    fits = Footprint(weights, kv, np.zeros_like(kv), np.ones(1), float(room)).sequences()[0]
 
     def fit(n):
         return all(Fraction(w) + n * Fraction(k) <= room for w, k in zip(weights[:, 0], kv[:, 0], strict=True))

@@ -13,7 +13,7 @@ from inferometer.api.notes import noted
 from inferometer.api.placing import parse_placement
 from inferometer.api.settings import Settings, Terms, check_batch, settle
 from inferometer.api.sizes import check_dense, chips_of, fill_sizes, parse_sizes
-from inferometer.blocks.model import is_moe
+from inferometer.blocks.kinds import is_moe
 from inferometer.errors import InferometerError
 from inferometer.estimate.estimate import estimate as estimate_one
 from inferometer.estimate.result import Estimate

@@ -7,10 +7,11 @@ the sequence over ranks of the TP group: queries are gathered over DCP, partial 
 
 import numpy as np
 
+from inferometer.blocks.cache import Cache
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
-from inferometer.blocks.tensors import Tensor
+from inferometer.blocks.tensors import Heads, Tensor, kv_shards
 from inferometer.graph.ops import Choice, CollectiveKind, Column, Node, OpKind, Plan, Traffic, Work
-from inferometer.specs.model import Attention
+from inferometer.specs.mixers import Attention
 
 LSE_BYTES = 4.0
 """A log-sum-exp a query head, fp32."""
@@ -89,14 +90,27 @@ def kv_heads_local(kv_heads: int, tp: Column, dcp: Column) -> Column:
     return np.maximum(1.0, np.ceil(kv_heads * dcp / tp))
 
 
-def kv_elements_per_token(block: Attention, tp: Column, dcp: Column) -> Column:
-    """Return KV elements a chip stores for a token of a sequence: local heads (D + E) / DCP; none where shared."""
-    width = 0 if block.kv_shared else block.head_dim + v_dim(block)
-    return kv_heads_local(block.kv_heads, tp, dcp) * width / dcp
+def heads(block: Attention) -> Heads:
+    """Return N and K."""
+    return Heads(block.heads, block.kv_heads)
+
+
+def takes(block: Attention) -> tuple[str, ...]:
+    """Return the tensors that fix the format of the layer's input."""
+    del block
+    return ("q", "k")
+
+
+def caches(block: Attention) -> tuple[Cache, ...]:
+    """Return K and V: D + E elements a kv head and token, up to the window or chunk; none where another layer's."""
+    if block.kv_shared:
+        return ()
+    width, most = block.head_dim + v_dim(block), block.window or block.chunk
+    return (Cache(name="kv", heads=block.kv_heads, width=width, split="kv", most=most),)
 
 
 def cached_tokens(block: Attention, context: float) -> float:
-    """Return the tokens a sequence of length `context` keeps: min(context, window or chunk)."""
+    """Return the tokens a query at the end of `context` sees: min(context, window or chunk)."""
     most = block.window or block.chunk
     return min(context, most) if most else context
 
@@ -119,7 +133,7 @@ def causal_pairs(new: float, window: int | None, chunk: int | None = None) -> fl
 def lower(block: Attention, low: Lowering, dtype: str) -> list[Node]:
     """Return the ops of one layer's attention, from normed input to partial output sums."""
     at = low.at
-    low.shards["kv"] = np.minimum(np.maximum(at.tp / at.dcp, 1.0), float(block.kv_heads))
+    low.shards["kv"] = kv_shards(at.tp, at.dcp, block.kv_heads)
     by_name = {t.name: t for t in tensors(block, low.hidden, dtype)}
     kv_local = kv_heads_local(block.kv_heads, at.tp, at.dcp)
     ins = tuple(_out_features(block))

@@ -3,7 +3,7 @@
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
 from inferometer.blocks.tensors import Tensor, local_rows
 from inferometer.graph.ops import Node
-from inferometer.specs.model import Ffn
+from inferometer.specs.feedforward import Ffn
 
 
 def tensors(block: Ffn, hidden: int, dtype: str) -> tuple[Tensor, ...]:

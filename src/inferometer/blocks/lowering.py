@@ -12,8 +12,8 @@ import numpy as np
 from inferometer.blocks.tensors import Tensor, local_cols, local_rows, one_copy_bytes
 from inferometer.graph.layout import Layout, Step, Tree, layout, reshard_tree, step_name
 from inferometer.graph.ops import NONE, ONE, Choice, CollectiveKind, Column, Message, Node, OpKind, Plan, Traffic, Work
+from inferometer.specs.block import Block
 from inferometer.specs.formats import find_format
-from inferometer.specs.model import Block
 
 ACTIVATION_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp4": 0.5625}
 """Bytes of one activation fed to a GEMM of that arithmetic type (fp4 with its scales)."""

@@ -8,10 +8,11 @@ latent, as one kv head of width c + r (values: c). Expanded: kv_b turns latents 
 """
 
 from inferometer.blocks.attention import causal_pairs, context_parallel
+from inferometer.blocks.cache import Cache
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
-from inferometer.blocks.tensors import Tensor, one_copy_bytes
+from inferometer.blocks.tensors import Heads, Tensor, one_copy_bytes
 from inferometer.graph.ops import NONE, ONE, Choice, Column, Node, OpKind, Plan, Traffic, Work
-from inferometer.specs.model import Mla
+from inferometer.specs.mixers import Mla
 
 
 def tensors(block: Mla, hidden: int, dtype: str) -> tuple[Tensor, ...]:
@@ -46,9 +47,19 @@ def tensors(block: Mla, hidden: int, dtype: str) -> tuple[Tensor, ...]:
     return tuple(found)
 
 
-def kv_elements_per_token(block: Mla, tp: Column, dcp: Column) -> Column:
-    """Return KV elements a chip stores for a token of a sequence: (c + r) / DCP, copied over TP."""
-    return (block.kv_rank + block.rope_dim) / dcp + 0 * tp
+def heads(block: Mla) -> Heads:
+    """Return N, and 1: the latent is one kv head."""
+    return Heads(block.heads, 1)
+
+
+def takes(block: Mla) -> tuple[str, ...]:
+    """Return the tensors that fix the format of the layer's input."""
+    return ("q_a" if block.q_rank else "q", "kv_a")
+
+
+def caches(block: Mla) -> tuple[Cache, ...]:
+    """Return the latent: c + r elements a token, copied over TP."""
+    return (Cache(name="latent", width=block.kv_rank + block.rope_dim),)
 
 
 def lower(block: Mla, low: Lowering, dtype: str) -> list[Node]:

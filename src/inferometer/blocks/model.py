@@ -1,57 +1,18 @@
-"""A whole model from its blocks: tensors, cache and graph. The only place that maps specs to block modules."""
+"""A whole model from its blocks: the graph of a pass, and what stages hold of it."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from inferometer.blocks import attention, ends, ffn, mla, moe
+from inferometer.blocks import ends, moe
+from inferometer.blocks.kinds import ffn_kind, input_format, is_moe, mixer_kind
 from inferometer.blocks.lowering import Lowering, Pass
-from inferometer.blocks.tensors import Tensor
-from inferometer.graph.ops import Column, Graph, Node, Segment
-from inferometer.specs.model import Attention, Block, FeedForward, Ffn, Layer, Mixer, Mla, ModelSpec, Moe
+from inferometer.graph.ops import Graph, Node, Segment
+from inferometer.specs.feedforward import FeedForward, Ffn, Moe
+from inferometer.specs.mixers import Mixer
+from inferometer.specs.model import Layer, ModelSpec
 
 RESIDUALS = ("replicated", "sequence")
-
-
-def mixer_tensors(block: Mixer, hidden: int, dtype: str) -> tuple[Tensor, ...]:
-    """Return a mixer's tensors with the norms around it."""
-    inside = (
-        attention.tensors(block, hidden, dtype) if isinstance(block, Attention) else mla.tensors(block, hidden, dtype)
-    )
-    return (*_norms("mixer", block, hidden, dtype), *inside)
-
-
-def ffn_tensors(block: FeedForward, hidden: int, dtype: str) -> tuple[Tensor, ...]:
-    """Return a feed-forward's tensors with the norms around it."""
-    inside = ffn.tensors(block, hidden, dtype) if isinstance(block, Ffn) else moe.tensors(block, hidden, dtype)
-    return (*_norms("ffn", block, hidden, dtype), *inside)
-
-
-def _norms(name: str, block: Block, hidden: int, dtype: str) -> tuple[Tensor, ...]:
-    places = ((f"{name}_norm", block.pre_norm), (f"{name}_post_norm", block.post_norm))
-    return tuple(
-        tensor
-        for place, held in places
-        if held
-        for tensor in ends.norm(place, hidden, dtype, weight=block.norm_weight, bias=block.norm_bias)
-    )
-
-
-def kv_elements_per_token(block: Mixer, tp: Column, dcp: Column) -> Column:
-    """Return the cache elements a chip stores for one token of one layer, a column."""
-    if isinstance(block, Attention):
-        return attention.kv_elements_per_token(block, tp, dcp)
-    return mla.kv_elements_per_token(block, tp, dcp)
-
-
-def cached_tokens(block: Mixer, context: float) -> float:
-    """Return how many tokens of a sequence of length `context` a layer keeps."""
-    return attention.cached_tokens(block, context) if isinstance(block, Attention) else context
-
-
-def is_moe(model: ModelSpec) -> bool:
-    """Return whether any layer has routed experts: DPA, EP and ETP are then roles."""
-    return any(isinstance(block, Moe) for block in model.ffns)
 
 
 def layer_kinds(model: ModelSpec) -> tuple[Layer, ...]:
@@ -68,14 +29,12 @@ def lower_model(model: ModelSpec, at: Pass) -> Graph:
     low = Lowering(at=at, hidden=model.hidden, has_dpa=is_moe(model))
     mixers = [_mixer(block, low, model) for block in model.mixers]
     ffns = [_ffn(block, low, model) for block in model.ffns]
-    segments = [
-        Segment(
-            name=f"layer-{index}",
-            nodes=(*mixers[kind.mixer].nodes, *ffns[kind.ffn].nodes),
-            edges={r: (*mixers[kind.mixer].edges[r], *ffns[kind.ffn].edges[r]) for r in RESIDUALS},
-        )
-        for index, kind in enumerate(layer_kinds(model))
-    ]
+    segments = []
+    for index, kind in enumerate(layer_kinds(model)):
+        blocks = [x for x in (_held(mixers, kind.mixer), _held(ffns, kind.ffn)) if x is not None]
+        nodes = tuple(node for block in blocks for node in block.nodes)
+        edges = {r: tuple(node for block in blocks for node in block.edges[r]) for r in RESIDUALS}
+        segments.append(Segment(name=f"layer-{index}", nodes=nodes, edges=edges))
     segments += [
         ends.embedding(low, model, RESIDUALS),
         ends.logits(low, model, RESIDUALS),
@@ -84,20 +43,17 @@ def lower_model(model: ModelSpec, at: Pass) -> Graph:
     return Graph(segments=tuple(segments), residuals=RESIDUALS)
 
 
+def _held(segments: list[Segment], index: int | None) -> Segment | None:
+    return None if index is None else segments[index]
+
+
 def _mixer(block: Mixer, low: Lowering, model: ModelSpec) -> Segment:
-    lower = mla.lower(block, low, model.dtype) if isinstance(block, Mla) else attention.lower(block, low, model.dtype)
+    fmt = input_format(block, model.dtype)
     return Segment(
         name="mixer",
-        nodes=tuple(lower),
-        edges={r: low.edges("mixer", r, _first_format(block, model.dtype), block) for r in RESIDUALS},
+        nodes=tuple(mixer_kind(block).lower(block, low, model.dtype)),
+        edges={r: low.edges("mixer", r, fmt, block) for r in RESIDUALS},
     )
-
-
-def _first_format(block: Mixer, dtype: str) -> str:
-    """Return the format of the weights that take a mixer's input; the wider where they differ."""
-    names = ("q", "k") if isinstance(block, Attention) else ("q_a" if block.q_rank else "q", "kv_a")
-    formats = {block.formats.get(name, dtype) for name in names}
-    return formats.pop() if len(formats) == 1 else dtype
 
 
 def _ffn(block: FeedForward, low: Lowering, model: ModelSpec) -> Segment:
@@ -106,7 +62,7 @@ def _ffn(block: FeedForward, low: Lowering, model: ModelSpec) -> Segment:
         return Segment(name="ffn", nodes=tuple(moe.lower(block, low, model.dtype)), edges=edges)
     fmt = block.formats.get("up", model.dtype)
     edges = {r: _beside(block, low, r, fmt) if block.parallel else low.edges("ffn", r, fmt, block) for r in RESIDUALS}
-    return Segment(name="ffn", nodes=tuple(ffn.lower(block, low, model.dtype)), edges=edges)
+    return Segment(name="ffn", nodes=tuple(ffn_kind(block).lower(block, low, model.dtype)), edges=edges)
 
 
 def _beside(block: Ffn, low: Lowering, residual: str, fmt: str) -> tuple[Node, ...]:

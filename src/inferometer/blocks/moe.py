@@ -26,7 +26,7 @@ from inferometer.blocks.routing import Busiest, busiest_rank
 from inferometer.blocks.tensors import Tensor, local_rows, one_copy_bytes
 from inferometer.graph.layout import Layout
 from inferometer.graph.ops import Choice, CollectiveKind, Column, Message, Node, OpKind, Plan, Traffic, Work
-from inferometer.specs.model import Moe
+from inferometer.specs.feedforward import Moe
 
 
 def tensors(block: Moe, hidden: int, dtype: str) -> tuple[Tensor, ...]:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from inferometer.blocks import ends
-from inferometer.blocks.model import ffn_tensors, mixer_tensors
+from inferometer.blocks.kinds import ffn_tensors, mixer_tensors
 from inferometer.blocks.tensors import Tensor, chip_bytes
-from inferometer.specs.model import Layer, ModelSpec, Moe
+from inferometer.specs.feedforward import Moe
+from inferometer.specs.model import Layer, ModelSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,12 +26,17 @@ class ParamCount:
     checkpoint_bytes: int
 
 
+def layer_blocks(model: ModelSpec, layer: Layer) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Return the tensors of a layer's mixer and of its feed-forward."""
+    mixer = () if layer.mixer is None else mixer_tensors(model.mixers[layer.mixer], model.hidden, model.dtype)
+    ffn = () if layer.ffn is None else ffn_tensors(model.ffns[layer.ffn], model.hidden, model.dtype)
+    return mixer, ffn
+
+
 def layer_tensors(model: ModelSpec, layer: Layer) -> tuple[Tensor, ...]:
     """Return every tensor of one layer."""
-    return (
-        *mixer_tensors(model.mixers[layer.mixer], model.hidden, model.dtype),
-        *ffn_tensors(model.ffns[layer.ffn], model.hidden, model.dtype),
-    )
+    mixer, ffn = layer_blocks(model, layer)
+    return (*mixer, *ffn)
 
 
 def all_tensors(model: ModelSpec) -> tuple[tuple[Tensor, int], ...]:
@@ -53,7 +59,7 @@ def count_params(model: ModelSpec) -> ParamCount:
         by_kind[tensor.kind] += tensor.params * times
         stored += float(chip_bytes((tensor,), dict.fromkeys(("tp", "kv", "ep", "etp"), np.asarray(1.0)))) * times
     for layer in model.layers:
-        block = model.ffns[layer.ffn]
+        block = None if layer.ffn is None else model.ffns[layer.ffn]
         if isinstance(block, Moe):
             experts = sum(t.params for t in ffn_tensors(block, model.hidden, model.dtype) if t.kind == "experts")
             routed_idle += experts * (block.experts - block.top_k) / block.experts

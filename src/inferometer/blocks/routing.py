@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from inferometer.graph.ops import Column
-from inferometer.specs.model import Moe
+from inferometer.specs.feedforward import Moe
 
 
 class RankDraw(NamedTuple):

@@ -6,6 +6,7 @@ Letters: r rows (output features), c columns (reduction dimension), n copies (ex
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,6 +37,18 @@ class Tensor:
 
 Shards = Mapping[str, Column]
 """Shard key -> number of distinct shards, a column."""
+
+
+class Heads(NamedTuple):
+    """Heads of a mixer that TP splits: of queries (or of the output), and of K and V."""
+
+    query: int
+    kv: int
+
+
+def kv_shards(tp: Column, dcp: Column, kv_heads: int) -> Column:
+    """Return how many ways K kv heads split: min(max(TP / DCP, 1), K)."""
+    return np.minimum(np.maximum(tp / dcp, 1.0), float(kv_heads))
 
 
 def local_rows(tensor: Tensor, shards: Shards) -> Column:

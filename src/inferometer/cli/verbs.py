@@ -10,7 +10,7 @@ from inferometer import api
 from inferometer.api.load import load_machine, load_model
 from inferometer.api.sizes import EngineFlags, chips_of, engine_sizes, parse_sizes
 from inferometer.api.whatif import changed, parse_what_if
-from inferometer.blocks.model import is_moe
+from inferometer.blocks.kinds import is_moe
 from inferometer.cli.options import Options, spelled
 from inferometer.cli.progress import Reporter
 from inferometer.errors import InferometerError

@@ -1,9 +1,14 @@
 """What a user should know about a deployment, by name, with what to change."""
 
+from inferometer.blocks.kinds import caches, heads
 from inferometer.estimate.result import Diagnostic, MemoryLines
 from inferometer.estimate.step import Problem
 from inferometer.specs.deployment import Sizes
-from inferometer.specs.model import Attention, Ffn, Mla, Moe
+from inferometer.specs.feedforward import Ffn, Moe
+from inferometer.specs.mixers import Mixer
+
+REPLICATED = {"latent": "latent-replicated"}
+"""Cache that TP does not split -> the diagnostic that says so."""
 
 
 def diagnose(problem: Problem, sizes: Sizes, memory: MemoryLines, microbatches: int) -> tuple[Diagnostic, ...]:
@@ -32,24 +37,21 @@ def diagnose(problem: Problem, sizes: Sizes, memory: MemoryLines, microbatches: 
     return tuple(dict.fromkeys(found))
 
 
-def _mixer(mixer: Attention | Mla, sizes: Sizes) -> list[Diagnostic]:
+def _mixer(mixer: Mixer, sizes: Sizes) -> list[Diagnostic]:
     found = []
-    if isinstance(mixer, Mla):
-        if sizes.tp > sizes.dcp:
-            copies = sizes.tp // sizes.dcp
-            text = f"the latent KV is stored {copies} times (TP/DCP); raise DPA or DCP instead of TP"
-            found.append(Diagnostic(name="latent-replicated", text=text))
+    groups, kv_heads = sizes.tp // sizes.dcp, heads(mixer).kv
+    grows = {cache.name: cache for cache in caches(mixer) if not cache.fixed}
+    for cache in grows.values():
+        if not cache.split and groups > 1:
+            text = f"the {cache.name} is stored {groups} times (TP/DCP); raise DPA or DCP instead of TP"
+            found.append(Diagnostic(name=REPLICATED[cache.name], text=text))
+    if "kv" not in grows:
         return found
-    groups = sizes.tp // sizes.dcp
-    if groups > mixer.kv_heads:
-        text = (
-            f"each kv head is stored {groups // mixer.kv_heads} times (TP/DCP over {mixer.kv_heads} heads); raise DCP"
-        )
+    if groups > kv_heads:
+        text = f"each kv head is stored {groups // kv_heads} times (TP/DCP over {kv_heads} heads); raise DCP"
         found.append(Diagnostic(name="kv-replicated", text=text))
-    if sizes.dcp > 1 and sizes.tp <= mixer.kv_heads:
-        text = (
-            f"TP={sizes.tp} already splits the {mixer.kv_heads} kv heads; DCP={sizes.dcp} adds messages and saves no KV"
-        )
+    if sizes.dcp > 1 and sizes.tp <= kv_heads:
+        text = f"TP={sizes.tp} already splits the {kv_heads} kv heads; DCP={sizes.dcp} adds messages and saves no KV"
         found.append(Diagnostic(name="dcp-without-benefit", text=text))
     return found
 

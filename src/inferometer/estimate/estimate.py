@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inferometer.blocks.model import is_moe
+from inferometer.blocks.kinds import is_moe
 from inferometer.cost.backend import CostBackend
 from inferometer.cost.collectives import collective_lines, lower_envelope
 from inferometer.cost.registry import create_backend
@@ -298,13 +298,14 @@ def _result(problem: Problem, priced: _Priced) -> Estimate:
 
 def _memory(problem: Problem, held: Footprint, index: int, sequences: int) -> MemoryLines:
     """Return the memory of a chip of the fullest stage."""
-    worst = int(np.argmax(held.weights_bytes[:, index] + sequences * held.kv_bytes_per_sequence[:, index]))
+    worst = int(np.argmax(held.weights_bytes[:, index] + sequences * held.bytes_per_sequence[:, index]))
     visible = float(problem.machine.chip.memory_bytes)
     return MemoryLines(
         visible_bytes=visible,
         reserve_bytes=visible - problem.room_bytes,
         weights_bytes=float(held.weights_bytes[worst, index]),
         kv_bytes_per_sequence=float(held.kv_bytes_per_sequence[worst, index]),
+        state_bytes_per_sequence=float(held.state_bytes_per_sequence[worst, index]),
         sequences=sequences,
         fits_sequences=float(held.sequences()[index]),
         activation_bytes_per_token=float(held.activation_bytes_per_token[index]),
@@ -318,7 +319,7 @@ def memory_reasons(memory: MemoryLines) -> list[str]:
     if free < 0:
         return [f"weights-do-not-fit: {-free / gib:.2f} GiB a chip too many; shard over more chips or quantise"]
     if memory.fits_sequences < 1:
-        lacks = memory.kv_bytes_per_sequence - free
+        lacks = memory.kv_bytes_per_sequence + memory.state_bytes_per_sequence - free
         return [f"no-room-for-kv: one sequence lacks {lacks / gib:.2f} GiB a chip; shorten it or shard further"]
     if memory.sequences > memory.fits_sequences:
         return [f"batch-does-not-fit: {memory.sequences:.0f} sequences a rank, room for {memory.fits_sequences:.0f}"]

@@ -5,10 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from inferometer.blocks.kinds import heads as block_heads
 from inferometer.graph.ops import Column, Mask
 from inferometer.specs.deployment import EngineSpec
+from inferometer.specs.feedforward import Ffn, Moe
 from inferometer.specs.formats import find_format
-from inferometer.specs.model import Attention, Ffn, Mla, ModelSpec, Moe
+from inferometer.specs.mixers import Mixer
+from inferometer.specs.model import ModelSpec
 
 
 class Rule(NamedTuple):
@@ -45,18 +48,17 @@ def broken_rules(model: ModelSpec, engine: EngineSpec, sizes: Sizes) -> list[Rul
     return rules
 
 
-def _mixer_rules(mixer: Attention | Mla, engine: EngineSpec, sizes: Sizes) -> list[Rule]:
+def _mixer_rules(mixer: Mixer, engine: EngineSpec, sizes: Sizes) -> list[Rule]:
     tp, dcp = sizes["tp"], sizes["dcp"]
-    heads = float(mixer.heads)
-    kv_heads = float(mixer.kv_heads) if isinstance(mixer, Attention) else 1.0
+    heads, kv_heads = block_heads(mixer)
     groups = tp / dcp
     rules = [
-        Rule("tp-exceeds-heads", tp > heads, f"TP must be at most {mixer.heads}, the attention heads"),
-        Rule("heads-not-divisible", heads % tp != 0, f"TP must divide the {mixer.heads} attention heads"),
+        Rule("tp-exceeds-heads", tp > heads, f"TP must be at most {heads}, the attention heads"),
+        Rule("heads-not-divisible", heads % tp != 0, f"TP must divide the {heads} attention heads"),
         Rule(
             "kv-heads-not-divisible",
             (kv_heads % np.maximum(groups, 1.0) != 0) & (groups % kv_heads != 0),
-            f"TP/DCP must divide the {kv_heads:.0f} kv heads, or be a multiple of them",
+            f"TP/DCP must divide the {kv_heads} kv heads, or be a multiple of them",
         ),
     ]
     if engine.dcp_within_replication:
@@ -64,7 +66,7 @@ def _mixer_rules(mixer: Attention | Mla, engine: EngineSpec, sizes: Sizes) -> li
             Rule(
                 "engine-refuses-dcp",
                 (dcp > 1) & (dcp > np.floor(tp / kv_heads)),
-                f"{engine.id} takes DCP only up to TP / kv heads ({kv_heads:.0f})",
+                f"{engine.id} takes DCP only up to TP / kv heads ({kv_heads})",
             )
         )
     return rules

@@ -58,6 +58,7 @@ class MemoryLines:
     reserve_bytes: float
     weights_bytes: float
     kv_bytes_per_sequence: float
+    state_bytes_per_sequence: float
     sequences: float
     """Sequences a DPA rank holds."""
     fits_sequences: float
@@ -71,9 +72,14 @@ class MemoryLines:
         return self.kv_bytes_per_sequence * self.sequences
 
     @property
+    def state_bytes(self) -> float:
+        """States of all sequences."""
+        return self.state_bytes_per_sequence * self.sequences
+
+    @property
     def free_bytes(self) -> float:
         """What is left; negative where it does not fit."""
-        return self.visible_bytes - self.reserve_bytes - self.weights_bytes - self.kv_bytes
+        return self.visible_bytes - self.reserve_bytes - self.weights_bytes - self.kv_bytes - self.state_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,22 +6,25 @@ from pathlib import Path
 import msgspec
 
 from inferometer.errors import InferometerError
-from inferometer.ingest import layers as build
+from inferometer.ingest.bounds import MAX_HIDDEN, MAX_LAYERS, MAX_MTP, MAX_TOKENS, MAX_VOCAB
 from inferometer.ingest.dialect import Dialect
 from inferometer.ingest.dialects import ALIASES, DIALECTS
+from inferometer.ingest.feedforwards import feed_forwards
 from inferometer.ingest.known_keys import check_model_type, is_irrelevant
+from inferometer.ingest.mixers import mixers
+from inferometer.ingest.norms import flag
 from inferometer.ingest.quant_rules import QuantRules
 from inferometer.ingest.quantization import UNQUANTISED, formats_per_layer, read_quantization
 from inferometer.ingest.read_json import one_line, read_json, show
 from inferometer.ingest.reader import ConfigReader
 from inferometer.ingest.wrappers import TEXT, WRAPPERS, Beside, beside, text_config
+from inferometer.specs.feedforward import FeedForward
 from inferometer.specs.formats import DTYPE_ALIASES
+from inferometer.specs.mixers import Mixer
 from inferometer.specs.model import Layer, ModelSpec
 
 CONFIG_NAME = "config.json"
 SIDECAR_NAME = "hf_quant_config.json"
-MAX_VOCAB = 10**8
-MAX_MTP = 1_000
 _MAX_STRETCH = 1e6
 
 
@@ -131,17 +134,19 @@ def _refuse_others(reader: ConfigReader, dialect: Dialect) -> None:
 def _assemble(
     reader: ConfigReader, dialect: Dialect, rules: QuantRules, *, name: str, model_type: str, source: str
 ) -> ModelSpec:
-    hidden = reader.integer("hidden_size", high=build.MAX_HIDDEN)
-    count = reader.integer("num_hidden_layers", high=build.MAX_LAYERS)
-    plain_mixers = build.mixers(reader, dialect, hidden=hidden, layers=count)
-    plain_ffns = build.feed_forwards(reader, dialect, hidden=hidden, layers=count)
-    mixers, mixer_of = formats_per_layer(plain_mixers, rules, dialect, reader.where)
-    ffns, ffn_of = formats_per_layer(plain_ffns, rules, dialect, reader.where)
+    hidden = reader.integer("hidden_size", high=MAX_HIDDEN)
+    count = reader.integer("num_hidden_layers", high=MAX_LAYERS)
+    stored_mixers: tuple[Mixer, ...]
+    stored_ffns: tuple[FeedForward, ...]
+    plain_mixers = mixers(reader, dialect, hidden=hidden, layers=count)
+    plain_ffns = feed_forwards(reader, dialect, hidden=hidden, layers=count)
+    stored_mixers, mixer_of = formats_per_layer(plain_mixers, rules, dialect, reader.where)
+    stored_ffns, ffn_of = formats_per_layer(plain_ffns, rules, dialect, reader.where)
     tied = reader.flag("tie_word_embeddings", default=dialect.tied)
     dtype = _dtype(reader)
     vocab = reader.integer("vocab_size", high=MAX_VOCAB)
     context = _max_context(reader)
-    positions = reader.integer(dialect.positions, high=build.MAX_TOKENS) if dialect.positions else 0
+    positions = reader.integer(dialect.positions, high=MAX_TOKENS) if dialect.positions else 0
     norm = dialect.norm
     mtp = 0
     if reader.has("num_nextn_predict_layers"):
@@ -152,8 +157,8 @@ def _assemble(
         hidden=hidden,
         vocab=vocab,
         max_context=context,
-        mixers=mixers,
-        ffns=ffns,
+        mixers=stored_mixers,
+        ffns=stored_ffns,
         layers=tuple(Layer(mixer=m, ffn=f) for m, f in zip(mixer_of, ffn_of, strict=True)),
         tied=tied,
         dtype=dtype,
@@ -162,8 +167,8 @@ def _assemble(
         positions=positions,
         embedding_norm=norm.embedding,
         norm_weight=norm.weight,
-        norm_bias=build.flag(reader, norm.bias),
-        head_bias=build.flag(reader, dialect.head_bias),
+        norm_bias=flag(reader, norm.bias),
+        head_bias=flag(reader, dialect.head_bias),
         mtp_layers=mtp,
         source=source,
         unknown_keys=(
@@ -193,15 +198,15 @@ def _max_context(reader: ConfigReader) -> int:
     YaRN stretches `original_max_position_embeddings` by `factor` (arXiv:2309.00071); most configs
     already state the product as `max_position_embeddings`, some state the unstretched length.
     """
-    stated = reader.integer("max_position_embeddings", high=build.MAX_TOKENS)
+    stated = reader.integer("max_position_embeddings", high=MAX_TOKENS)
     scaling = reader.mapping("rope_scaling")
     if scaling is None or "yarn" not in (scaling.get("rope_type"), scaling.get("type")):
         return stated
     inner = ConfigReader(values=scaling, where=f"{reader.where}: rope_scaling")
     factor = inner.number("factor", low=1e-6, high=_MAX_STRETCH)
-    original = inner.integer_or_none("original_max_position_embeddings", high=build.MAX_TOKENS)
+    original = inner.integer_or_none("original_max_position_embeddings", high=MAX_TOKENS)
     if factor is None or original is None or round(original * factor) <= stated:
         return stated
     stretched = round(original * factor)
     reader.remarks.append(f"max_position_embeddings is {stated}, stretched by YaRN to {stretched} tokens")
-    return min(stretched, build.MAX_TOKENS)
+    return min(stretched, MAX_TOKENS)

@@ -5,6 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from inferometer.ingest.reader import Default
+from inferometer.specs.block import Block
+from inferometer.specs.feedforward import Ffn, Moe
+from inferometer.specs.mixers import Attention, Mla
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +182,40 @@ GEMMA4_MODULES: Modules = {
 """A dense feed-forward stands beside the experts."""
 
 
+MODULES: Mapping[type[Block], Modules] = {
+    Attention: ATTENTION_MODULES,
+    Mla: MLA_MODULES,
+    Ffn: FFN_MODULES,
+    Moe: MOE_MODULES,
+}
+"""Kind of block -> its modules, where the dialect has no others."""
+
+NO_BLOCK = "none"
+"""A layer without a mixer, or without a feed-forward."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """What one layer has; empty is what every layer of the dialect has."""
+
+    mixer: str = ""
+    ffn: Literal["", "dense", "moe", "none"] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerRule:
+    """How a family tells kinds of layers apart: by a word a layer, or by a period."""
+
+    key: str
+    """Field with a list, an entry a layer, or a string, a letter a layer."""
+    words: Mapping[str, Kinds] = field(default_factory=dict)
+    period: str | None = None
+    """Field with a period, read where there is no list: layers that are a multiple of it, counted from one, are
+    `at_period`, others `between`."""
+    at_period: Kinds = field(default_factory=Kinds)
+    between: Kinds = field(default_factory=Kinds)
+
+
 @dataclass(frozen=True, slots=True)
 class KvRule:
     """Which layers use the keys and values of a layer before."""
@@ -195,7 +232,9 @@ class KvRule:
 class Dialect:
     """One family's spelling and class defaults."""
 
-    mixer: Literal["attention", "mla"] = "attention"
+    mixer: str = "attention"
+    """Kind of mixer, as `ingest.mixers` reads them, of layers that `layers` says nothing of."""
+    layers: LayerRule | None = None
     qkv_bias: Flag = False
     out_bias: Flag = False
     ffn_bias: Flag = False
@@ -234,9 +273,8 @@ class Dialect:
     """Class defaults of fields that a real config may leave out."""
     inert: tuple[str, ...] = ()
     """Fields this family's code does not use, although others do."""
-    attention_modules: Modules = field(default_factory=lambda: ATTENTION_MODULES)
-    ffn_modules: Modules = field(default_factory=lambda: FFN_MODULES)
-    moe_modules: Modules = field(default_factory=lambda: MOE_MODULES)
+    modules: Mapping[type[Block], Modules] = field(default_factory=dict)
+    """Kind of block -> its modules, where they are not those of MODULES."""
     nested: tuple[str, ...] = ()
     """Objects of the config whose fields stand for the config's own."""
     only: Mapping[str, Default] = field(default_factory=dict)

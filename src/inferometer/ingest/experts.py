@@ -3,15 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from inferometer.ingest.bounds import MAX_EXPERTS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH
 from inferometer.ingest.dialect import MoeRule
 from inferometer.ingest.reader import ConfigReader
-from inferometer.specs.model import Moe
-
-MAX_WIDTH = 10**8
-MAX_LAYERS = 10_000
-MAX_EXPERTS = 100_000
-MAX_TOKENS = 10**9
-"""Limits of sanity, far above any model."""
+from inferometer.specs.feedforward import Moe
 
 GROUPED_TOPK = ("group_limited_greedy", "noaux_tc")
 """`topk_method` values that choose groups of experts first."""

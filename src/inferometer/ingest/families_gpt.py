@@ -10,6 +10,7 @@ from typing import Final
 
 from inferometer.ingest import dialect as d
 from inferometer.ingest.dialect import ATTENTION_BIAS, Dialect, Key, MoeRule, NormRule, WindowRule
+from inferometer.specs.feedforward import Moe
 
 _GPT_NAMES = {
     "hidden_size": ("n_embd", "n_embed"),
@@ -33,7 +34,7 @@ OPENAI: Final[dict[str, Dialect]] = {
         aliases={"num_experts_per_tok": ("experts_per_token",)},
         defaults={"head_dim": 64, "sliding_window": 128},
         inert=("initial_context_length", "swiglu_limit"),
-        moe_modules=d.FUSED_MODULES,
+        modules={Moe: d.FUSED_MODULES},
     ),
     "gpt2": Dialect(
         norm=_LAYER_NORM,
@@ -151,7 +152,7 @@ PHI: Final[dict[str, Dialect]] = {
         head_bias=Key("lm_head_bias"),
         window=WindowRule(),
         moe=MoeRule(layers="every", width="intermediate_size"),
-        moe_modules=d.MIXTRAL_MODULES,
+        modules={Moe: d.MIXTRAL_MODULES},
     ),
 }
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from inferometer.ingest import dialect as d
 from inferometer.ingest.dialect import ATTENTION_BIAS, MLP_BIAS, Dialect, Key, MoeRule, NormRule, WindowRule
+from inferometer.specs.feedforward import Ffn, Moe
 
 _QWEN_WINDOW = WindowRule(switch=Key("use_sliding_window"), first_layer="max_window_layers", layer_types=True)
 
@@ -36,13 +37,12 @@ LLAMA: Final[dict[str, Dialect]] = {
             "use_qk_norm",  # an L2 norm, without weights
             *("for_llm_compressor", "attn_temperature_tuning", "attn_scale", "floor_scale", "cache_implementation"),
         ),
-        ffn_modules=d.LLAMA4_FFN_MODULES,
-        moe_modules=d.LLAMA4_MODULES,
+        modules={Ffn: d.LLAMA4_FFN_MODULES, Moe: d.LLAMA4_MODULES},
     ),
     "mistral": Dialect(window=WindowRule(), defaults={"sliding_window": 4096}),
     "ministral3": Dialect(window=WindowRule(), defaults={"head_dim": 128}),
     "mixtral": Dialect(
-        window=WindowRule(), moe=MoeRule(layers="every", width="intermediate_size"), moe_modules=d.MIXTRAL_MODULES
+        window=WindowRule(), moe=MoeRule(layers="every", width="intermediate_size"), modules={Moe: d.MIXTRAL_MODULES}
     ),
     "baichuan": Dialect(aliases={"max_position_embeddings": ("model_max_length",)}, inert=("model_max_length",)),
     "internlm": Dialect(qkv_bias=Key("bias", default=True), out_bias=Key("bias", default=True)),

@@ -9,6 +9,7 @@ from typing import Final
 
 from inferometer.ingest import dialect as d
 from inferometer.ingest.dialect import ATTENTION_BIAS, MLP_BIAS, Dialect, Key, KvRule, MoeRule, NormRule, WindowRule
+from inferometer.specs.feedforward import Moe
 
 _POST_NORM = NormRule(pre=False, post=True)
 
@@ -59,7 +60,7 @@ GEMMA: Final[dict[str, Dialect]] = {
         defaults={"head_dim": 256, "global_head_dim": 512, "sliding_window": 512, "vocab_size": 262144},
         only={"hidden_size_per_layer_input": 0, "num_kv_shared_layers": 0, "use_double_wide_mlp": False},
         inert=("vocab_size_per_layer_input", "use_bidirectional_attention"),
-        moe_modules=d.GEMMA4_MODULES,
+        modules={Moe: d.GEMMA4_MODULES},
     ),
 }
 
@@ -229,7 +230,7 @@ MOES: Final[dict[str, Dialect]] = {
             *("vit_mapping_type", "vit_norm_type", "vit_patch", "vit_remove_prenorm", "vit_token"),
             *("vit_used_rms_norm", "vit_path", "vit_type"),
         ),
-        moe_modules=d.HUNYUAN_MODULES,
+        modules={Moe: d.HUNYUAN_MODULES},
     ),
     "ernie4_5_moe": Dialect(
         qkv_bias=Key("use_bias"),
@@ -255,7 +256,7 @@ MOES: Final[dict[str, Dialect]] = {
         defaults={"shared_intermediate_size": 0},
         only={"qk_norm_type": "per_layer", "mtp_transformer_layers": 1},
         inert=("use_mtp", "rotary_dim", "attn_type_list", "sliding_window"),
-        moe_modules=d.MIXTRAL_MODULES,
+        modules={Moe: d.MIXTRAL_MODULES},
     ),
     "mimo_v2_flash": Dialect(
         qkv_bias=ATTENTION_BIAS,

@@ -7,14 +7,17 @@ from typing import TypeVar
 import msgspec
 
 from inferometer.errors import InferometerError, unknown_name
-from inferometer.ingest.dialect import MLA_MODULES, Dialect, Modules
+from inferometer.ingest.dialect import MODULES, Dialect, Modules
 from inferometer.ingest.quant_methods import parse
 from inferometer.ingest.quant_rules import QuantRules
 from inferometer.ingest.read_json import show
+from inferometer.specs.block import Block
+from inferometer.specs.feedforward import FeedForward, Moe
 from inferometer.specs.formats import DTYPE_ALIASES, FORMATS
-from inferometer.specs.model import Attention, FeedForward, Ffn, Layer, Mixer, Mla, ModelSpec, Moe
+from inferometer.specs.mixers import Mixer
+from inferometer.specs.model import Layer, ModelSpec
 
-Block = TypeVar("Block", bound=Attention | Mla | Ffn | Moe)
+Kind = TypeVar("Kind", bound=Mixer | FeedForward)
 
 NOT_LINEAR = frozenset({"router", "shared_gate"})
 """Tensors that a blanket scheme leaves in the model's dtype."""
@@ -49,28 +52,10 @@ def read_quantization(config: Mapping[str, object], sidecar: Mapping[str, object
     return parse(inside, f"{where}: quantization_config") if inside else QuantRules()
 
 
-def tensors_of(block: Mixer | FeedForward) -> tuple[str, ...]:
-    """Return the names of a block's matrices, in the order of its declaration."""
-    match block:
-        case Attention():
-            own = () if block.kv_shared else ("k",) if block.v_from_k else ("k", "v")
-            return ("q", *own, *(("gate",) if block.gate != "none" else ()), "o")
-        case Mla():
-            return (*(("q",) if block.q_rank is None else ("q_a", "q_b")), "kv_a", "kv_b", "o")
-        case Ffn():
-            return (*(("gate",) if block.gated else ()), "up", "down")
-        case Moe():
-            gate = ("gate",) if block.gated else ()
-            shared: tuple[str, ...] = ()
-            if block.shared_width:
-                shared = (*(("shared_gate_proj",) if block.gated else ()), "shared_up", "shared_down")
-            return ("router", *gate, "up", "down", *shared, *(("shared_gate",) if block.shared_gate else ()))
-
-
 def formats_per_layer(
-    blocks: Sequence[Block], rules: QuantRules, dialect: Dialect, where: str
-) -> tuple[tuple[Block, ...], tuple[int, ...]]:
-    """Return the distinct blocks as stored, and each layer's index into them; `blocks` has one a layer.
+    blocks: Sequence[Kind | None], rules: QuantRules, dialect: Dialect, where: str
+) -> tuple[tuple[Kind, ...], tuple[int | None, ...]]:
+    """Return the distinct blocks as stored, and each layer's index into them; `blocks` has one a layer, or None.
 
     Raises InferometerError where the experts of one layer differ in format, or where the rules are so
     many that only a hostile file would hold them.
@@ -79,10 +64,12 @@ def formats_per_layer(
     work = len(blocks) * len(rules.expert_probes(experts)) * rules.cost()
     if work > MAX_WORK:
         raise InferometerError(f"{where}: quantisation rules take {work} steps to apply; allowed: {MAX_WORK}")
-    return unique_blocks([with_formats(block, i, rules, dialect, where) for i, block in enumerate(blocks)])
+    return unique_blocks(
+        [block if block is None else with_formats(block, i, rules, dialect, where) for i, block in enumerate(blocks)]
+    )
 
 
-def with_formats(block: Block, layer: int, rules: QuantRules, dialect: Dialect, where: str) -> Block:
+def with_formats(block: Kind, layer: int, rules: QuantRules, dialect: Dialect, where: str) -> Kind:
     """Return `block` as layer number `layer` stores it: the format of each tensor by its module's name.
 
     Raises InferometerError where the experts of one layer differ in format.
@@ -90,7 +77,7 @@ def with_formats(block: Block, layer: int, rules: QuantRules, dialect: Dialect, 
     formats: dict[str, str] = {}
     modules = _modules_of(block, dialect)
     probes = rules.expert_probes(block.experts) if isinstance(block, Moe) else (0,)
-    for tensor in tensors_of(block):
+    for tensor in block.matrices():
         names = [f"model.layers.{layer}.{module}" for module in modules[tensor]]
         linear = tensor not in NOT_LINEAR
         if any("{e}" in module for module in names):
@@ -110,24 +97,19 @@ def with_formats(block: Block, layer: int, rules: QuantRules, dialect: Dialect, 
     return msgspec.structs.replace(block, formats=formats) if formats else block
 
 
-def _modules_of(block: Mixer | FeedForward, dialect: Dialect) -> Modules:
-    match block:
-        case Attention():
-            return dialect.attention_modules
-        case Mla():
-            return MLA_MODULES
-        case Ffn():
-            return dialect.ffn_modules
-        case Moe():
-            return dialect.moe_modules
+def _modules_of(block: Block, dialect: Dialect) -> Modules:
+    return dialect.modules.get(type(block), MODULES[type(block)])
 
 
-def unique_blocks(per_layer: Sequence[Block]) -> tuple[tuple[Block, ...], tuple[int, ...]]:
-    """Return the distinct blocks in order of first use, and each layer's index into them."""
+def unique_blocks(per_layer: Sequence[Kind | None]) -> tuple[tuple[Kind, ...], tuple[int | None, ...]]:
+    """Return the distinct blocks in order of first use, and each layer's index into them; None where it has none."""
     seen: dict[bytes, int] = {}
-    blocks: list[Block] = []
-    indices = []
+    blocks: list[Kind] = []
+    indices: list[int | None] = []
     for block in per_layer:
+        if block is None:
+            indices.append(None)
+            continue
         key = msgspec.json.encode(block, order="deterministic")
         if key not in seen:
             seen[key] = len(blocks)
@@ -155,17 +137,21 @@ def quant_scheme(model: ModelSpec, name: str) -> ModelSpec:
         model,
         mixers=distinct_mixers,
         ffns=distinct_ffns,
-        layers=tuple(Layer(mixer=mixer_of[layer.mixer], ffn=ffn_of[layer.ffn]) for layer in model.layers),
+        layers=tuple(Layer(mixer=_at(mixer_of, layer.mixer), ffn=_at(ffn_of, layer.ffn)) for layer in model.layers),
         dtype=form if plain else model.dtype,
         head_format=None if plain else model.head_format,
     )
 
 
-def _in_format(block: Block, form: str | None) -> Block:
+def _at(indices: tuple[int | None, ...], index: int | None) -> int | None:
+    return None if index is None else indices[index]
+
+
+def _in_format(block: Kind, form: str | None) -> Kind:
     """Return `block` with its linear tensors in `form`; None takes every format away."""
     if form is None:
         return msgspec.structs.replace(block, formats={})
     kept = {tensor: f for tensor, f in block.formats.items() if tensor in NOT_LINEAR}
     return msgspec.structs.replace(
-        block, formats=kept | {tensor: form for tensor in tensors_of(block) if tensor not in NOT_LINEAR}
+        block, formats=kept | {tensor: form for tensor in block.matrices() if tensor not in NOT_LINEAR}
     )

@@ -1,9 +1,9 @@
 """Which layers attend within a window or a chunk, and how long it is."""
 
+from inferometer.ingest.bounds import MAX_TOKENS
 from inferometer.ingest.dialect import WindowRule
 from inferometer.ingest.reader import ConfigReader
 
-MAX_TOKENS = 10**9
 MAX_PERIOD = 10_000
 
 WINDOWED = ("sliding_attention", "chunked_attention")

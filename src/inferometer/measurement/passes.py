@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inferometer.blocks.model import is_moe
+from inferometer.blocks.kinds import is_moe
 from inferometer.catalog.loader import build_machine
 from inferometer.cost.backend import CostBackend
 from inferometer.errors import InferometerError

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from inferometer.blocks.model import is_moe
+from inferometer.blocks.kinds import is_moe
 from inferometer.measurement.models import KV_FORMATS, QUANTISED_HEAD, WEIGHT_FORMATS, chip_of, find_model
 from inferometer.measurement.points import Point
 from inferometer.specs.deployment import Sizes

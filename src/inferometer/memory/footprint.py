@@ -13,12 +13,16 @@ from typing import NamedTuple
 import numpy as np
 
 from inferometer.blocks import ends
-from inferometer.blocks.model import cached_tokens, ffn_tensors, kv_elements_per_token, layer_kinds, mixer_tensors
-from inferometer.blocks.tensors import Shards, chip_bytes, local_rows
+from inferometer.blocks.cache import Cache
+from inferometer.blocks.kinds import caches, heads
+from inferometer.blocks.model import layer_kinds
+from inferometer.blocks.params import layer_blocks, layer_tensors
+from inferometer.blocks.tensors import Shards, chip_bytes, kv_shards, local_rows
 from inferometer.errors import InferometerError
 from inferometer.graph.ops import Column
+from inferometer.specs.feedforward import Moe
 from inferometer.specs.formats import bytes_per_element, find_format
-from inferometer.specs.model import Attention, ModelSpec, Moe
+from inferometer.specs.model import Layer, ModelSpec
 
 RESERVE_SHARE = 0.1
 """Left for activations, graphs and runtime: as `--gpu-memory-utilization 0.9`, vLLM's default, leaves (assumed)."""
@@ -51,10 +55,18 @@ class Footprint(NamedTuple):
 
     weights_bytes: Column
     kv_bytes_per_sequence: Column
+    """Entries that grow, at full length."""
+    state_bytes_per_sequence: Column
+    """States of fixed size."""
     activation_bytes_per_token: Column
     """(m,)."""
     room_bytes: float
     """Visible bytes less the reserve."""
+
+    @property
+    def bytes_per_sequence(self) -> Column:
+        """KV and state of one sequence, (C, m)."""
+        return self.kv_bytes_per_sequence + self.state_bytes_per_sequence
 
     def tokens_per_pass(self, activation_room_bytes: float) -> Column:
         """Return the tokens of a DPA rank whose activations fit in `activation_room_bytes`, (m,)."""
@@ -63,21 +75,32 @@ class Footprint(NamedTuple):
     def sequences(self) -> Column:
         """Return B, the sequences of a DPA rank that fit in the tightest stage, (m,); below 1: does not fit.
 
-        floor((room - weights) / KV a sequence), the least over stages; unlimited stages hold no layer.
+        floor((room - weights) / (KV + state) a sequence), the least over stages; unlimited stages hold no layer.
         """
-        free = self.room_bytes - self.weights_bytes
+        free, each = self.room_bytes - self.weights_bytes, self.bytes_per_sequence
         with np.errstate(divide="ignore", invalid="ignore"):
-            fits = np.floor(free / self.kv_bytes_per_sequence)
-        fits = np.where(self.kv_bytes_per_sequence > 0, fits, np.where(free >= 0, np.inf, -1.0))
+            fits = np.floor(free / each)
+        fits = np.where(each > 0, fits, np.where(free >= 0, np.inf, -1.0))
         tightest: Column = np.maximum(fits.min(axis=0), -1.0)
         return tightest
 
 
 def kv_bytes_per_token(model: ModelSpec) -> float:
     """Return the KV bytes of one token over all layers, unsharded, windows not applied."""
-    one = np.ones(1)
-    element = bytes_per_element(find_format(model.kv_format))
-    return sum(float(kv_elements_per_token(model.mixers[x.mixer], one, one)[0]) for x in model.layers) * element
+    total = 0.0
+    for layer in model.layers:
+        for cache in _caches(model, layer):
+            total += 0.0 if cache.fixed else cache.heads * cache.width * element_bytes(cache, model) / cache.tokens
+    return total
+
+
+def _caches(model: ModelSpec, layer: Layer) -> tuple[Cache, ...]:
+    return () if layer.mixer is None else caches(model.mixers[layer.mixer])
+
+
+def element_bytes(cache: Cache, model: ModelSpec) -> float:
+    """Return the bytes of one element of a cache: of its own format, or of the model's KV format."""
+    return bytes_per_element(find_format(cache.format or model.kv_format))
 
 
 def footprint(
@@ -88,26 +111,25 @@ def footprint(
     `sizes` are columns of shape (m,), `multiplicities` (C, segments, m) in the order of `lower_model`, `length` the
     tokens a sequence reaches. A tied head on its own stage is a second copy of the table.
     """
-    tp, dcp = sizes["tp"], sizes["dcp"]
-    element = bytes_per_element(find_format(model.kv_format))
-    shards = _shards(sizes, 1)
     held = np.zeros_like(multiplicities[:, 0])
-    kv = np.zeros_like(held)
+    kv, state = np.zeros_like(held), np.zeros_like(held)
     for kind, times in zip(layer_kinds(model), multiplicities.swapaxes(0, 1), strict=False):
-        mixer, ffn = model.mixers[kind.mixer], model.ffns[kind.ffn]
-        own = _shards(sizes, mixer.kv_heads if isinstance(mixer, Attention) else 1)
-        weights = chip_bytes(mixer_tensors(mixer, model.hidden, model.dtype), own)
-        weights = weights + chip_bytes(ffn_tensors(ffn, model.hidden, model.dtype), shards)
-        held = held + times * weights
-        per_token = kv_elements_per_token(mixer, tp, dcp) * element
-        kv = kv + times * (per_token * cached_tokens(mixer, float(length)))
+        shards = _layer_shards(model, kind, sizes)
+        held = held + times * chip_bytes(layer_tensors(model, kind), shards)
+        for cache in _caches(model, kind):
+            entry = cache.local_elements(shards, sizes["dcp"]) * element_bytes(cache, model)
+            if cache.fixed:
+                state = state + times * entry
+            else:
+                kv = kv + times * (entry * cache.entries(float(length)))
+    shards = _shards(sizes, 1)
     table, *beside = ends.first(model)
     first, last = multiplicities[:, -3], multiplicities[:, -2]
     head = 0.0 if model.tied else chip_bytes((ends.head(model),), shards)
     holds_table = (first + last > 0) if model.tied else first
     held = held + holds_table * chip_bytes((table,), shards) + first * chip_bytes(tuple(beside), shards)
     held = held + last * (chip_bytes(ends.last(model), shards) + head)
-    return Footprint(held, kv, activation_bytes_per_token(model, sizes), room_bytes)
+    return Footprint(held, kv, state, activation_bytes_per_token(model, sizes), room_bytes)
 
 
 def activation_bytes_per_token(model: ModelSpec, sizes: Mapping[str, Column]) -> Column:
@@ -118,11 +140,10 @@ def activation_bytes_per_token(model: ModelSpec, sizes: Mapping[str, Column]) ->
     """
     widest = np.zeros_like(sizes["tp"])
     for kind in layer_kinds(model):
-        mixer, ffn = model.mixers[kind.mixer], model.ffns[kind.ffn]
-        own = _shards(sizes, mixer.kv_heads if isinstance(mixer, Attention) else 1)
+        own = _layer_shards(model, kind, sizes)
+        ffn = None if kind.ffn is None else model.ffns[kind.ffn]
         copies = ffn.top_k * sizes["dpa"] / sizes["ep"] if isinstance(ffn, Moe) else np.ones_like(widest)
-        blocks = (mixer_tensors(mixer, model.hidden, model.dtype), ffn_tensors(ffn, model.hidden, model.dtype))
-        for tensors in blocks:
+        for tensors in layer_blocks(model, kind):
             width = np.zeros_like(widest)
             for tensor in tensors:
                 if tensor.cols > 1:
@@ -132,5 +153,9 @@ def activation_bytes_per_token(model: ModelSpec, sizes: Mapping[str, Column]) ->
 
 
 def _shards(sizes: Mapping[str, Column], kv_heads: int) -> Shards:
-    kv = np.minimum(np.maximum(sizes["tp"] / sizes["dcp"], 1.0), float(kv_heads))
+    kv = kv_shards(sizes["tp"], sizes["dcp"], kv_heads)
     return {"tp": sizes["tp"], "ep": sizes["ep"], "etp": sizes["etp"], "kv": kv}
+
+
+def _layer_shards(model: ModelSpec, layer: Layer, sizes: Mapping[str, Column]) -> Shards:
+    return _shards(sizes, 1 if layer.mixer is None else heads(model.mixers[layer.mixer]).kv)

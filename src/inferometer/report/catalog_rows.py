@@ -7,7 +7,7 @@ from typing import Any
 from inferometer.blocks.params import count_params
 from inferometer.errors import InferometerError, unknown_name
 from inferometer.memory.footprint import Reserve, kv_bytes_per_token
-from inferometer.report.text import attention_text, ffn_text
+from inferometer.report.kinds import attention_text, ffn_text
 from inferometer.specs.hardware import ChipSpec, Level, MachineSpec, Price
 from inferometer.specs.model import ModelSpec
 from inferometer.units import parse_quantity

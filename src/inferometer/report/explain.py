@@ -9,6 +9,7 @@ from rich.text import Text
 from inferometer.estimate.result import OpRow
 from inferometer.report.answer import Answer
 from inferometer.report.flags import launch_flags
+from inferometer.report.kinds import segment_text
 from inferometer.report.row import resident_sequences
 from inferometer.report.tables import GIB, Page, table
 from inferometer.report.text import (
@@ -18,7 +19,6 @@ from inferometer.report.text import (
     machine_text,
     placement_flag,
     price_text,
-    segment_text,
     sizes_flag,
 )
 from inferometer.units import format_seconds, format_usd
@@ -100,9 +100,11 @@ def _memory(answer: Answer) -> Table:
     memory = answer.estimate.memory
     grid = table(["<memory of a chip of the fullest stage", "GiB"])
     kv = f"KV of {memory.sequences:,.0f} sequences, {memory.kv_bytes_per_sequence / GIB:.3f} GiB each"
+    state = f"state of {memory.sequences:,.0f} sequences, {memory.state_bytes_per_sequence / GIB:.3f} GiB each"
     lines = [
         ("weights", memory.weights_bytes),
         (kv, memory.kv_bytes),
+        *([(state, memory.state_bytes)] if memory.state_bytes else []),
         ("reserve: activations, graphs, runtime", memory.reserve_bytes),
         ("free", memory.free_bytes),
     ]

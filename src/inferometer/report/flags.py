@@ -11,10 +11,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from inferometer.blocks.model import is_moe
+from inferometer.blocks.kinds import is_moe
 from inferometer.report.answer import Answer
 from inferometer.specs.deployment import Sizes
-from inferometer.specs.model import Mla
+from inferometer.specs.mixers import Attention
 
 KV_FLAGS = {"fp8": "fp8_e4m3", "bf16": "bfloat16"}
 """KV format -> value of --kv-cache-dtype."""
@@ -78,7 +78,7 @@ def _vllm(answer: Answer) -> LaunchFlags:
 def _sglang(answer: Answer) -> LaunchFlags:
     sizes, moe = answer.estimate.sizes, is_moe(answer.problem.model)
     reasons = _reasons(answer, "sglang")
-    if sizes.dcp > 1 and not all(isinstance(m, Mla) for m in answer.problem.model.mixers):
+    if sizes.dcp > 1 and any(isinstance(m, Attention) for m in answer.problem.model.mixers):
         reasons.append(f"DCP={sizes.dcp}: --dcp-size is for MLA")
     if reasons:
         return LaunchFlags(engine="sglang", command=None, servers=sizes.r, notes=tuple(reasons))

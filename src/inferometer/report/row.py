@@ -55,7 +55,7 @@ def deployment_row(answer: Answer) -> dict[str, Any]:
         "mbu": priced.mbu,
         "weights_bytes_per_chip": memory.weights_bytes,
         "kv_bytes_per_sequence_per_chip": memory.kv_bytes_per_sequence,
-        "state_bytes_per_sequence_per_chip": 0.0,
+        "state_bytes_per_sequence_per_chip": memory.state_bytes_per_sequence,
         "resident_sequences": resident_sequences(answer),
         "usd_per_hour": rates.usd_per_hour,
         "usd_per_mtok_output": rates.usd_per_mtok_output,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inferometer.blocks.model import is_moe
+from inferometer.blocks.kinds import is_moe
 from inferometer.estimate.candidates import Block, pairs_of
 from inferometer.estimate.estimate import find_candidates, placement_of
 from inferometer.estimate.record import pick

@@ -3,12 +3,10 @@
 import math
 from collections.abc import Callable, Mapping
 
-from inferometer.blocks.model import layer_kinds
 from inferometer.estimate.step import Problem
 from inferometer.report.answer import Answer, Change
 from inferometer.report.row import placement_table
 from inferometer.specs.deployment import ROLES, Sizes
-from inferometer.specs.model import Attention, Mla, ModelSpec, Moe
 from inferometer.units import format_flops, format_gib, format_rate, format_seconds
 
 SHOWN = {
@@ -114,45 +112,3 @@ def price_text(answer: Answer) -> str:
         return f"{answer.price_note or 'no price known'}; give --usd-per-chip-hour"
     source = "; ".join(part for part in (answer.price_source, answer.price_note) if part)
     return f"${answer.usd_per_chip_hour:,.2f} a chip-hour ({source})"
-
-
-def attention_text(model: ModelSpec) -> str:
-    """Return the kinds of attention of a model.
-
-    MLA, MHA (a kv head a query head), MQA (one kv head), else GQA with its ratio; `w` marks a window.
-    """
-    kinds = []
-    for mixer in model.mixers:
-        kind = "MLA" if isinstance(mixer, Mla) else _grouped(mixer)
-        if kind not in kinds:
-            kinds.append(kind)
-    return ", ".join(kinds)
-
-
-def _grouped(mixer: Attention) -> str:
-    window = f" w{mixer.window}" if mixer.window else ""
-    if mixer.heads == mixer.kv_heads:
-        return f"MHA {mixer.heads}{window}"
-    return f"{'MQA' if mixer.kv_heads == 1 else 'GQA'} {mixer.heads}/{mixer.kv_heads}{window}"
-
-
-def ffn_text(model: ModelSpec) -> str:
-    """Return the kinds of feed-forward of a model: `dense`, or experts with how many a token takes."""
-    kinds = []
-    for ffn in model.ffns:
-        shared = "+s" if isinstance(ffn, Moe) and ffn.shared_width else ""
-        kind = f"{ffn.top_k}{shared} of {ffn.experts}" if isinstance(ffn, Moe) else "dense"
-        if kind not in kinds:
-            kinds.append(kind)
-    return ", ".join(sorted(kinds, key=lambda kind: kind == "dense"))
-
-
-def segment_text(model: ModelSpec, segment: str) -> str:
-    """Return what a segment is: `layer-1` with its mixer and feed-forward; the ends say it themselves."""
-    kind, _, index = segment.partition("-")
-    if kind != "layer":
-        return segment
-    layer = layer_kinds(model)[int(index)]
-    mixer, ffn = model.mixers[layer.mixer], model.ffns[layer.ffn]
-    attention = "MLA" if isinstance(mixer, Mla) else _grouped(mixer)
-    return f"{segment} ({attention}, {'MoE' if isinstance(ffn, Moe) else 'dense'})"

@@ -335,7 +335,7 @@ def _nearest(under_way: Search, legal: Mask) -> Found | None:
     fastest = under_way.best.fastest_s
     some_fit = bool(np.isfinite(fastest).any())
     held = under_way.space.held
-    lacks = np.where(legal, (held.weights_bytes + held.kv_bytes_per_sequence).max(axis=0), np.inf)
+    lacks = np.where(legal, (held.weights_bytes + held.bytes_per_sequence).max(axis=0), np.inf)
     index = int(np.argmin(fastest if some_fit else lacks))
     near = estimate_rows(under_way.problem, under_way.space, [Row(index, under_way.in_flight(index))])[0]
     if some_fit:

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from inferometer.specs.model import Spec
+from inferometer.specs.block import Spec
 
 Phase = Literal["prefill", "decode"]
 

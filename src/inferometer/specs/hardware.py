@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from inferometer.specs.model import Spec
+from inferometer.specs.block import Spec
 
 Geometry = Literal["switch", "mesh", "pcie", "ring", "line"]
 """switch: any to any through a switch. mesh: a direct link to every peer. pcie: through the host.

@@ -1,31 +1,35 @@
-"""The mixer and the feed-forward of every layer, from a config read through its dialect."""
+"""The mixer of every layer, from a config read through its dialect. A reader a kind.
 
-from collections.abc import Mapping
+Letters: H hidden, N query heads, K kv heads.
+"""
+
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
-from inferometer.ingest.dialect import Dialect, Flag, Key
-from inferometer.ingest.experts import MAX_EXPERTS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH, moe_blocks, moe_layers, per_layer
+from inferometer.ingest.bounds import MAX_HEADS, MAX_HIDDEN, MAX_LAYERS
+from inferometer.ingest.dialect import Dialect
+from inferometer.ingest.layer_kinds import NO_BLOCK, layer_kinds
+from inferometer.ingest.norms import flag, norms
 from inferometer.ingest.reader import ConfigReader
 from inferometer.ingest.windows import limits
-from inferometer.specs.model import Attention, FeedForward, Ffn, Mixer, Mla
-
-MAX_HIDDEN = 10**7
-MAX_HEADS = 10**5
-"""Limits of sanity, far above any model."""
-
-__all__ = ["MAX_EXPERTS", "MAX_HEADS", "MAX_HIDDEN", "MAX_LAYERS", "MAX_TOKENS", "MAX_WIDTH", "feed_forwards", "mixers"]
+from inferometer.specs.mixers import Attention, Mixer, Mla
 
 
-def mixers(reader: ConfigReader, dialect: Dialect, *, hidden: int, layers: int) -> list[Mixer]:
-    """Return the mixer of each layer, unquantised.
+def mixers(reader: ConfigReader, dialect: Dialect, *, hidden: int, layers: int) -> list[Mixer | None]:
+    """Return the mixer of each layer, unquantised; None where it has none.
 
     Raises InferometerError for shapes that are missing, out of range, or do not divide.
     """
-    around = _norms(reader, dialect)
-    if dialect.mixer == "mla":
-        return [_mla(reader, around)] * layers
+    kinds = [kind.mixer or dialect.mixer for kind in layer_kinds(reader, dialect, layers)]
+    made = {name: READERS[name](reader, dialect, hidden, layers) for name in dict.fromkeys(kinds) if name != NO_BLOCK}
+    return [None if name == NO_BLOCK else made[name][layer] for layer, name in enumerate(kinds)]
+
+
+def _attentions(reader: ConfigReader, dialect: Dialect, hidden: int, layers: int) -> list[Mixer]:
+    """Return softmax attention for every layer, with its window and whether its K and V are a layer's before."""
+    around = norms(reader, dialect)
     windows = limits(reader, dialect.window, layers)
     limit = "chunk" if dialect.window and dialect.window.chunk else "window"
     made: dict[tuple[int | None, bool], Mixer] = {}
@@ -35,40 +39,6 @@ def mixers(reader: ConfigReader, dialect: Dialect, *, hidden: int, layers: int) 
         made[kind] = msgspec.structs.replace(block, kv_shared=kind[1], **{limit: kind[0]})
     _skip_variants(reader, dialect)
     return [made[kind] for kind in zip(windows, shared, strict=True)]
-
-
-def feed_forwards(reader: ConfigReader, dialect: Dialect, *, hidden: int, layers: int) -> list[FeedForward]:
-    """Return the feed-forward of each layer, unquantised.
-
-    Raises InferometerError for shapes that are missing or out of range, or routing that cannot be.
-    """
-    around = _norms(reader, dialect)
-    sparse = moe_layers(reader, dialect.moe, layers)
-    experts: list[FeedForward | None] = [None] * layers
-    if dialect.moe is not None and any(sparse):
-        experts = list(moe_blocks(reader, dialect.moe, around, sparse))
-    dense: list[FeedForward] = []
-    if not all(sparse):
-        dense = _dense(reader, dialect, around, hidden=hidden, layers=layers)
-    else:
-        reader.skip(dialect.dense_width, *((dialect.ffn_bias.name,) if isinstance(dialect.ffn_bias, Key) else ()))
-    return [block if block is not None else dense[layer] for layer, block in enumerate(experts)]
-
-
-def flag(reader: ConfigReader, fact: Flag) -> bool:
-    """Return a fact of the family, or the flag of the config that says it."""
-    return fact if isinstance(fact, bool) else reader.flag(fact.name, default=fact.default)
-
-
-def _norms(reader: ConfigReader, dialect: Dialect) -> Mapping[str, Any]:
-    """Return the fields of a block that say which norms are around it."""
-    rule = dialect.norm
-    return {
-        "pre_norm": rule.pre,
-        "post_norm": rule.post,
-        "norm_weight": rule.weight,
-        "norm_bias": flag(reader, rule.bias),
-    }
 
 
 def _attention(
@@ -145,8 +115,10 @@ def _kv_shared(reader: ConfigReader, dialect: Dialect, layers: int) -> list[bool
     return [layer % factor > 0 or layer >= layers - last for layer in range(layers)]
 
 
-def _mla(reader: ConfigReader, around: Mapping[str, Any]) -> Mla:
-    return Mla(
+def _mlas(reader: ConfigReader, dialect: Dialect, hidden: int, layers: int) -> list[Mixer]:
+    """Return latent attention for every layer."""
+    del hidden
+    block = Mla(
         heads=reader.integer("num_attention_heads", high=MAX_HEADS),
         q_rank=reader.integer_or_none("q_lora_rank", high=MAX_HIDDEN),
         kv_rank=reader.integer("kv_lora_rank", high=MAX_HIDDEN),
@@ -154,34 +126,12 @@ def _mla(reader: ConfigReader, around: Mapping[str, Any]) -> Mla:
         rope_dim=reader.integer("qk_rope_head_dim", high=MAX_HEADS),
         v_dim=reader.integer("v_head_dim", high=MAX_HEADS),
         bias=reader.flag("attention_bias", default=False),
-        **around,
+        **norms(reader, dialect),
     )
+    return [block] * layers
 
 
-def _dense(
-    reader: ConfigReader, dialect: Dialect, around: Mapping[str, Any], *, hidden: int, layers: int
-) -> list[FeedForward]:
-    """Return a dense feed-forward for every layer."""
-    rule = dialect.norm
-    parallel = flag(reader, rule.parallel)
-    fields: dict[str, Any] = dict(around) | {
-        "bias": flag(reader, dialect.ffn_bias),
-        "gated": dialect.gated,
-        "parallel": parallel,
-        "pre_norm": rule.pre and (not parallel or flag(reader, rule.second)),
-        "sub_norm": rule.sub,
-    }
-    widths = _dense_widths(reader, dialect, hidden=hidden, layers=layers)
-    made = {width: Ffn(width=width, **fields) for width in set(widths)}
-    return [made[width] for width in widths]
+Reader = Callable[[ConfigReader, Dialect, int, int], list[Mixer]]
 
-
-def _dense_widths(reader: ConfigReader, dialect: Dialect, *, hidden: int, layers: int) -> tuple[int, ...]:
-    name, factor = dialect.dense_width, dialect.width_factor
-    if factor is not None and (not reader.has(name) or reader.find(name)[1] is None):
-        return (factor * hidden,) * layers
-    stated = per_layer(reader, name, layers, high=MAX_WIDTH)
-    for width in stated:
-        if width % dialect.width_divisor:
-            raise reader.wrong(name, width, f"a multiple of {dialect.width_divisor}")
-    return tuple(width // dialect.width_divisor for width in stated)
+READERS: Mapping[str, Reader] = {"attention": _attentions, "mla": _mlas}
+"""Kind of mixer -> what reads one for every layer, of (reader, dialect, H, layers)."""

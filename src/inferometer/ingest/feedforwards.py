@@ -1,0 +1,63 @@
+"""The feed-forward of every layer, from a config read through its dialect. Letters: H hidden, F width."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from inferometer.ingest.bounds import MAX_WIDTH
+from inferometer.ingest.dialect import Dialect, Key
+from inferometer.ingest.experts import moe_blocks, moe_layers, per_layer
+from inferometer.ingest.layer_kinds import NO_BLOCK, layer_kinds
+from inferometer.ingest.norms import flag, norms
+from inferometer.ingest.reader import ConfigReader
+from inferometer.specs.feedforward import FeedForward, Ffn
+
+
+def feed_forwards(reader: ConfigReader, dialect: Dialect, *, hidden: int, layers: int) -> list[FeedForward | None]:
+    """Return the feed-forward of each layer, unquantised; None where it has none.
+
+    Raises InferometerError for shapes that are missing or out of range, or routing that cannot be.
+    """
+    around = norms(reader, dialect)
+    kinds = layer_kinds(reader, dialect, layers)
+    follows = [kind.ffn != NO_BLOCK for kind in kinds]
+    by_rule = moe_layers(reader, dialect.moe, layers)
+    sparse = [kind.ffn == "moe" if kind.ffn else own for kind, own in zip(kinds, by_rule, strict=True)]
+    experts: list[FeedForward | None] = [None] * layers
+    if dialect.moe is not None and any(sparse):
+        experts = list(moe_blocks(reader, dialect.moe, around, sparse))
+    dense: list[FeedForward | None] = [None] * layers
+    if any(held and not own for held, own in zip(follows, sparse, strict=True)):
+        dense = list(_dense(reader, dialect, around, hidden=hidden, layers=layers))
+    else:
+        reader.skip(dialect.dense_width, *((dialect.ffn_bias.name,) if isinstance(dialect.ffn_bias, Key) else ()))
+    made = [block if block is not None else dense[layer] for layer, block in enumerate(experts)]
+    return [block if held else None for block, held in zip(made, follows, strict=True)]
+
+
+def _dense(
+    reader: ConfigReader, dialect: Dialect, around: Mapping[str, Any], *, hidden: int, layers: int
+) -> list[FeedForward]:
+    """Return a dense feed-forward for every layer."""
+    rule = dialect.norm
+    parallel = flag(reader, rule.parallel)
+    fields: dict[str, Any] = dict(around) | {
+        "bias": flag(reader, dialect.ffn_bias),
+        "gated": dialect.gated,
+        "parallel": parallel,
+        "pre_norm": rule.pre and (not parallel or flag(reader, rule.second)),
+        "sub_norm": rule.sub,
+    }
+    widths = _dense_widths(reader, dialect, hidden=hidden, layers=layers)
+    made = {width: Ffn(width=width, **fields) for width in set(widths)}
+    return [made[width] for width in widths]
+
+
+def _dense_widths(reader: ConfigReader, dialect: Dialect, *, hidden: int, layers: int) -> tuple[int, ...]:
+    name, factor = dialect.dense_width, dialect.width_factor
+    if factor is not None and (not reader.has(name) or reader.find(name)[1] is None):
+        return (factor * hidden,) * layers
+    stated = per_layer(reader, name, layers, high=MAX_WIDTH)
+    for width in stated:
+        if width % dialect.width_divisor:
+            raise reader.wrong(name, width, f"a multiple of {dialect.width_divisor}")
+    return tuple(width // dialect.width_divisor for width in stated)

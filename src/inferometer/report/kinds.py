@@ -1,0 +1,58 @@
+"""What blocks and segments are called."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from inferometer.blocks.model import layer_kinds
+from inferometer.specs.feedforward import FeedForward, Moe
+from inferometer.specs.mixers import Attention, Mixer, Mla
+from inferometer.specs.model import ModelSpec
+
+
+def _grouped(mixer: Attention) -> str:
+    """Return MHA (a kv head a query head), MQA (one kv head), else GQA with its ratio; `w` marks a window."""
+    window = f" w{mixer.window}" if mixer.window else ""
+    if mixer.heads == mixer.kv_heads:
+        return f"MHA {mixer.heads}{window}"
+    return f"{'MQA' if mixer.kv_heads == 1 else 'GQA'} {mixer.heads}/{mixer.kv_heads}{window}"
+
+
+def _latent(mixer: Mla) -> str:
+    del mixer
+    return "MLA"
+
+
+MIXERS: Mapping[type, Callable[[Any], str]] = {Attention: _grouped, Mla: _latent}
+
+
+def mixer_text(mixer: Mixer) -> str:
+    """Return what a mixer is called."""
+    return MIXERS[type(mixer)](mixer)
+
+
+def attention_text(model: ModelSpec) -> str:
+    """Return the kinds of mixer of a model."""
+    return ", ".join(dict.fromkeys(mixer_text(mixer) for mixer in model.mixers))
+
+
+def _ffn(ffn: FeedForward) -> str:
+    shared = "+s" if isinstance(ffn, Moe) and ffn.shared_width else ""
+    return f"{ffn.top_k}{shared} of {ffn.experts}" if isinstance(ffn, Moe) else "dense"
+
+
+def ffn_text(model: ModelSpec) -> str:
+    """Return the kinds of feed-forward of a model: `dense`, or experts with how many a token takes."""
+    kinds = dict.fromkeys(_ffn(ffn) for ffn in model.ffns)
+    return ", ".join(sorted(kinds, key=lambda kind: kind == "dense"))
+
+
+def segment_text(model: ModelSpec, segment: str) -> str:
+    """Return what a segment is: `layer-1` with its mixer and feed-forward; the ends say it themselves."""
+    kind, _, index = segment.partition("-")
+    if kind != "layer":
+        return segment
+    layer = layer_kinds(model)[int(index)]
+    parts = [] if layer.mixer is None else [mixer_text(model.mixers[layer.mixer])]
+    if layer.ffn is not None:
+        parts.append("MoE" if isinstance(model.ffns[layer.ffn], Moe) else "dense")
+    return f"{segment} ({', '.join(parts) or 'nothing'})"
