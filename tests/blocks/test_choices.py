@@ -16,7 +16,7 @@ from inferometer.specs.formats import FORMATS
 from inferometer.specs.mixers import Attention, Mla
 
 
-def one_pass(phase="decode", *, context=64.0, batch=4.0, **sizes):
+def one_pass(phase="decode", *, context=64.0, batch=4.0, unpacked=frozenset(), **sizes):
     roles = {role: np.full((1, 1), float(sizes.get(role, 1))) for role in ("tp", "dpa", "ep", "etp", "dcp")}
     return Pass(
         phase=phase,
@@ -25,6 +25,7 @@ def one_pass(phase="decode", *, context=64.0, batch=4.0, **sizes):
         new_tokens=int(context) if phase == "prefill" else 1,
         contexts=((context, 1.0),),
         dtypes=dict.fromkeys(FORMATS, "bf16"),
+        unpacked=unpacked,
         core_dtype="bf16",
         kv_bytes_per_element=2.0,
         **roles,
@@ -51,7 +52,7 @@ def plans_by_choice(graph):
 MOE = Moe(experts=8, top_k=2, width=128, shared_width=128)
 EVERYTHING = (
     model(Mla(heads=4, q_rank=None, kv_rank=64, nope_dim=32, rope_dim=16, v_dim=32), MOE),
-    model(Attention(heads=4, kv_heads=2, head_dim=32), MOE),
+    model(Attention(heads=4, kv_heads=2, head_dim=32, formats={"q": "fp8"}), MOE),
 )
 
 
@@ -59,7 +60,7 @@ EVERYTHING = (
 def test_an_engine_names_only_choices_and_plans_that_exist(engine):
     known = {}
     for spec in EVERYTHING:
-        for name, plans in plans_by_choice(lower_model(spec, one_pass())).items():
+        for name, plans in plans_by_choice(lower_model(spec, one_pass(unpacked=frozenset({"fp8"})))).items():
             known.setdefault(name, set()).update(plans)
     named = {key.partition(".")[0]: set(plans) for key, plans in engine.allows.items()}
     assert {name: plans - known.get(name, set()) for name, plans in named.items()} == {name: set() for name in named}
@@ -69,3 +70,4 @@ def test_an_engine_names_only_choices_and_plans_that_exist(engine):
 def test_every_lowering_is_legal(spec):
     for phase in ("decode", "prefill"):
         verify(lower_model(spec, one_pass(phase, tp=2, dpa=2, ep=4, dcp=2)))
+        verify(lower_model(spec, one_pass(phase, tp=2, dpa=2, ep=4, dcp=2, unpacked=frozenset({"fp8", "nvfp4"}))))

@@ -28,6 +28,7 @@ TABLE = {
     "gpu_memory_utilization": "--gpu-memory-utilization --mem-fraction",
     "reserve_bytes": "--reserve-bytes",
     "engine": "--engine",
+    "choice": "--choice",
     "backend": "--backend",
     "scheduler": "--scheduler",
     "overlap": "--overlap",
@@ -55,7 +56,9 @@ SHARDING = (
 )
 MEMORY = "gpu_memory_utilization reserve_bytes"
 PRICE = "usd_per_chip_hour provider region tier"
-DEPLOYMENT = f"model chip machine {WORK} {SHARDING} {MEMORY} engine backend scheduler overlap {PRICE} what_if slo"
+DEPLOYMENT = (
+    f"model chip machine {WORK} {SHARDING} {MEMORY} engine choice backend scheduler overlap {PRICE} what_if slo"
+)
 TAKEN = {
     "search": f"{DEPLOYMENT} by per_dollar top progress json table",
     "top": f"{DEPLOYMENT} by per_dollar top progress json table",

@@ -1,10 +1,11 @@
 """Settings that every question takes, their defaults, and what of them was assumed."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict, get_args
 
+from inferometer.api.choices import parse_choices, pinned
 from inferometer.api.whatif import Wanted, changed, parse_what_if
 from inferometer.catalog.loader import Quote, default_price, find_engine, quote
 from inferometer.cost.schedulers import Overlap, parse_overlap
@@ -45,6 +46,8 @@ class Settings(TypedDict, total=False):
     """decode, or prefill."""
     engine: str | None
     """ideal, or an engine such as vllm@0.24."""
+    choice: str | None
+    """Choices to pin to one plan, as in mla=absorbed,unpack=apart."""
     backend: str | None
     """Cost backend (roofline)."""
     scheduler: str | None
@@ -80,6 +83,8 @@ class Terms:
     tier: str | None
     assumed: dict[str, str]
     """Setting that nobody chose -> its value as shown."""
+    choices: Mapping[str, str] = field(default_factory=dict)
+    """Choice -> the one plan to price."""
     what_if: tuple[Wanted, ...] = ()
     asked: list[tuple[Problem, tuple[Change, ...]]] = field(default_factory=list)
     """Every problem made, with what the what-ifs changed of its machine."""
@@ -100,7 +105,7 @@ class Terms:
             model,
             machine,
             self.workload,
-            engine=find_engine(self.engine),
+            engine=pinned(find_engine(self.engine), self.choices, self.workload.phase),
             backend=self.backend,
             scheduler=self.scheduler,
             overlap=self.overlap,
@@ -147,6 +152,7 @@ def settle(settings: Settings, by: str | None = None) -> Terms:
         region=settings.get("region"),
         tier=settings.get("tier"),
         assumed=assumed,
+        choices=parse_choices(settings.get("choice")),
         what_if=parse_what_if(settings.get("what_if")),
     )
 

@@ -4,7 +4,7 @@ Letters: B sequences of a DPA rank in this pass, T tokens of a rank, S context, 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,9 @@ from inferometer.specs.formats import find_format
 
 ACTIVATION_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp4": 0.5625}
 """Bytes of one activation fed to a GEMM of that arithmetic type (fp4 with its scales)."""
+
+DTYPE_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
+"""Bytes of one unpacked weight."""
 
 SCALE_BYTES = 4.0
 """An fp32 activation scale."""
@@ -45,6 +48,8 @@ class Pass:
     """Sequences of all DPA ranks of a replica in the pass; fewer than B x DPA where they do not divide."""
     dtypes: Mapping[str, str]
     """Format name -> arithmetic type on this chip."""
+    unpacked: frozenset[str] = frozenset()
+    """Formats the chip has no arithmetic for: their weights are unpacked to a wider type."""
     core_dtype: str
     """Arithmetic type of attention cores."""
     kv_bytes_per_element: float
@@ -140,7 +145,25 @@ class Lowering:
             replication=at.padding * (rows_in / useful_rows) * (at.tp * rows * cols / elements),
             shape=f"[t, {first.cols}] x [{sum(t.rows for t in tensors)}, {first.cols}]",
         )
-        return [*self.quantise(name, first.format, rows_in * cols), work]
+        return [*self.quantise(name, first.format, rows_in * cols), *self.unpacked((work,), first.format, rows * cols)]
+
+    def unpacked(self, gemms: tuple[Work, ...], fmt: str, elements: Column) -> tuple[Node, ...]:
+        """Return a GEMM on `elements` weights of format `fmt`, with the ways to unpack them if the chip lacks it.
+
+        `gemms` are the one GEMM at each node of a quadrature.
+
+        in-kernel: stored bytes are read once and unpacked in registers (Marlin, arXiv:2408.11743). apart: another
+        kernel reads them and writes the wider type, which the GEMM reads.
+        """
+        if fmt not in self.at.unpacked:
+            return gemms
+        first = gemms[0]
+        wide = elements * DTYPE_BYTES[first.dtype]
+        traffic_bytes = {Traffic.WEIGHTS: first.traffic_bytes[Traffic.WEIGHTS], Traffic.ACTIVATIONS: wide}
+        unpack = replace(self.elementwise(f"{first.name}.unpack", wide), traffic_bytes=traffic_bytes)
+        after = (replace(gemm, traffic_bytes={**gemm.traffic_bytes, Traffic.WEIGHTS: wide}) for gemm in gemms)
+        plans = (Plan(name="in-kernel", nodes=gemms), Plan(name="apart", nodes=(unpack, *after)))
+        return (Choice(name="unpack", plans=plans),)
 
     def quantise(self, name: str, fmt: str, elements: Column) -> list[Node]:
         """Return the pass that narrows activations for weights of format `fmt`: read bf16, write the narrow type."""

@@ -105,7 +105,8 @@ def _per_head_gemm(low: Lowering, name: str, kv_b: Tensor, heads: Column, *, in_
         replication=low.at.padding,
         shape=f"heads x [t, {in_dim}] x [{in_dim}, {out_dim}]",
     )
-    return [*low.quantise(name, kv_b.format, at.tokens * (heads * in_dim)), work]
+    unpacked = low.unpacked((work,), kv_b.format, in_dim * out_dim * heads)
+    return [*low.quantise(name, kv_b.format, at.tokens * (heads * in_dim)), *unpacked]
 
 
 def _core(low: Lowering, *, flops: Column, kv: Column, io: Column, shape: str, share: float) -> Work:
@@ -160,10 +161,11 @@ def _expanded(block: Mla, low: Lowering, kv_b: Tensor) -> list[Node]:
     spread = at.dcp if at.phase == "decode" else ONE
     heads = block.heads / at.tp
     group = heads * spread
-    nodes: list[Node] = []
+    made = group * (block.nope_dim + value)
+    expands: list[Work] = []
+    cores: list[Node] = []
     for pairs, seen, share in _pairs(low):
         keys = at.sequences * seen / spread
-        made = group * (block.nope_dim + value)
         expand = Work(
             name="kv_b",
             kind=OpKind.GEMM,
@@ -181,8 +183,9 @@ def _expanded(block: Mla, low: Lowering, kv_b: Tensor) -> list[Node]:
         io = at.tokens * (group * ((qk + value) * WIDE_BYTES)) + keys * (made * WIDE_BYTES)
         flops = at.sequences * (heads * (2 * (qk + value) * pairs))
         shape = f"B x {block.heads} heads x {qk}, S={seen:.0f}"
-        core = _core(low, flops=flops, kv=NONE, io=io, shape=shape, share=share)
-        nodes += [expand, core]
+        expands.append(expand)
+        cores.append(_core(low, flops=flops, kv=NONE, io=io, shape=shape, share=share))
+    nodes = [*low.unpacked(tuple(expands), kv_b.format, made * block.kv_rank), *cores]
     if at.phase == "decode":
         nodes = context_parallel(low, group * qk, group * value, group, nodes)
     return nodes

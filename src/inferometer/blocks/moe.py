@@ -120,15 +120,15 @@ def _routed(block: Moe, low: Lowering, by_name: dict[str, Tensor], busiest: Busi
     copies, hidden = busiest.copies, low.hidden
     return [
         low.elementwise("experts.permute", copies * (2 * hidden * low.narrow_bytes(ins[0].format))),
-        _grouped(block, low, "experts." + "+".join(t.name for t in ins), ins, busiest),
+        *_grouped(block, low, "experts." + "+".join(t.name for t in ins), ins, busiest),
         low.elementwise("experts.activation", copies * (width * ((len(ins) + 1) * WIDE_BYTES))),
         *low.quantise("experts.down", down.format, copies * width),
-        _grouped(block, low, "experts.down", (down,), busiest),
+        *_grouped(block, low, "experts.down", (down,), busiest),
         low.elementwise("experts.unpermute", copies * (2 * hidden * WIDE_BYTES)),
     ]
 
 
-def _grouped(block: Moe, low: Lowering, name: str, parts: tuple[Tensor, ...], busiest: Busiest) -> Work:
+def _grouped(block: Moe, low: Lowering, name: str, parts: tuple[Tensor, ...], busiest: Busiest) -> tuple[Node, ...]:
     """Return a grouped GEMM on the busiest rank: flops of its copies, weights of its distinct experts."""
     at = low.at
     rows = np.asarray(0.0)
@@ -139,7 +139,7 @@ def _grouped(block: Moe, low: Lowering, name: str, parts: tuple[Tensor, ...], bu
     cols = np.ceil(parts[0].cols / (at.etp if parts[0].split_cols else 1.0))
     mean = at.replica_sequences * at.new_tokens * (block.top_k / at.ep)
     elements = sum(t.rows * t.cols for t in parts)
-    return Work(
+    work = Work(
         name=name,
         kind=OpKind.GROUPED_GEMM,
         dtype=at.dtypes[parts[0].format],
@@ -151,6 +151,7 @@ def _grouped(block: Moe, low: Lowering, name: str, parts: tuple[Tensor, ...], bu
         replication=busiest.copies / mean * (at.etp * rows * cols / elements),
         shape=f"{block.experts} experts, top {block.top_k}: [t, {parts[0].cols}] x [{sum(t.rows for t in parts)}, ...]",
     )
+    return low.unpacked((work,), parts[0].format, busiest.distinct * (rows * cols))
 
 
 def edges(block: Moe, low: Lowering, residual: str, dtype: str) -> tuple[Node, ...]:

@@ -18,11 +18,21 @@ CHOICES: MappingProxyType[str, frozenset[str]] = MappingProxyType(
         "moe-exchange": frozenset({"expanded", "coalesced", "expanded-etp-first", "coalesced-etp-first", "merged"}),
         "logits": frozenset({"gather", "local"}),
         "dcp-combine": frozenset({"gather-scatter", "exchange"}),
+        "pp-send": frozenset({"whole", "sliced"}),
+        "join-shared": frozenset({"add-split", "add-target"}),
+        "unpack": frozenset({"in-kernel", "apart"}),
     }
 )
 """Choice -> alternatives an engine may name. A key may end in `.prefill` or `.decode`."""
 
-RULES = ("partition", "whole_experts", "block_aligned", "dcp_within_replication", "ep_spans_stage")
+RULES = (
+    "partition",
+    "whole_experts",
+    "block_aligned",
+    "dcp_within_replication",
+    "ep_spans_stage",
+    "unpacks_to_16_bits",
+)
 
 
 @lru_cache(maxsize=1)

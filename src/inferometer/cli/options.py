@@ -100,6 +100,9 @@ class Options:
     engine: Annotated[
         str | None, _option("--engine", metavar="NAME", text="Whose rules to keep: ideal (default), vllm, vllm@0.24.")
     ] = None
+    choice: Annotated[
+        str | None, _option("--choice", metavar="NAME=PLAN,...", text="Pin choices, as in mla=absorbed,unpack=apart.")
+    ] = None
     backend: Annotated[str | None, _option("--backend", metavar="NAME", text="Cost backend (roofline).")] = None
     scheduler: Annotated[
         str | None, _option("--scheduler", metavar="NAME", text="overlap (default), dag or serial.")
@@ -162,7 +165,7 @@ ENGINE_SPELLING = (
 WORK = ("quant", "kv_cache_dtype", "batch_size", "isl", "osl", "context", "phase")
 SHARDING = ("sizes", *ENGINE_SPELLING, "enable_expert_parallel")
 MEMORY = ("gpu_memory_utilization", "reserve_bytes")
-COST = ("engine", "backend", "scheduler", "overlap")
+COST = ("engine", "choice", "backend", "scheduler", "overlap")
 PRICE = ("usd_per_chip_hour", "provider", "region", "tier")
 OUTPUT = ("json", "table")
 SUBJECT = ("model", "chip", "machine")

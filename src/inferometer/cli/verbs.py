@@ -145,6 +145,7 @@ def settings(options: Options) -> api.Settings:
         phase=options.phase,
         engine=options.engine,
         backend=options.backend,
+        choice=options.choice,
         scheduler=options.scheduler,
         overlap=options.overlap,
         reserve_bytes=options.reserve_bytes,

@@ -13,15 +13,7 @@ REPLICATED = {"latent": "latent-replicated"}
 
 def diagnose(problem: Problem, sizes: Sizes, memory: MemoryLines, microbatches: int) -> tuple[Diagnostic, ...]:
     """Return the diagnostics of one sharding; each names what to change."""
-    found: list[Diagnostic] = []
-    for text in problem.precision.widened:
-        stored, used = text.split("->")
-        found.append(
-            Diagnostic(
-                name="dtype-widened",
-                text=f"{problem.machine.chip.id} lacks {stored} arithmetic: weights stay {stored}, GEMMs run in {used}",
-            )
-        )
+    found = _widened(problem)
     for mixer in problem.model.mixers:
         found += _mixer(mixer, sizes)
     for ffn in problem.model.ffns:
@@ -35,6 +27,19 @@ def diagnose(problem: Problem, sizes: Sizes, memory: MemoryLines, microbatches: 
         )
         found.append(Diagnostic(name="activations-exceed-reserve", text=text))
     return tuple(dict.fromkeys(found))
+
+
+def _widened(problem: Problem) -> list[Diagnostic]:
+    """Return what runs in a wider type than it is stored in, and whether the weights are written out for it."""
+    found = []
+    apart = problem.allows.get("unpack") == ("apart",)
+    for stored, used in problem.precision.widened.items():
+        text = f"{problem.machine.chip.id} lacks {stored} arithmetic: weights stay {stored}, GEMMs run in {used}"
+        found.append(Diagnostic(name="dtype-widened", text=text))
+        if apart and stored in problem.precision.unpacked:
+            text = f"{stored} weights are written out in {used} before every GEMM, and read again: --quant another"
+            found.append(Diagnostic(name="weights-unpacked", text=text))
+    return found
 
 
 def _mixer(mixer: Mixer, sizes: Sizes) -> list[Diagnostic]:

@@ -61,7 +61,7 @@ def make_problem(
         backend=chosen,
         scheduler=find_scheduler(scheduler),
         overlap=overlap or Overlap(),
-        precision=resolve_precision(model, machine.chip),
+        precision=resolve_precision(model, machine.chip, engine),
         room_bytes=visible - kept.of(visible),
         activation_room_bytes=kept.for_activations(visible),
     )
@@ -287,7 +287,7 @@ def _result(problem: Problem, priced: _Priced) -> Estimate:
         mbu=micro * useful_memory / available,
         useful_flops=micro * flops * sizes.dpa * sizes.tp,
         memory=memory,
-        widened=problem.precision.widened,
+        widened=tuple(f"{n}->{d}" for n, d in problem.precision.widened.items()),
         diagnostics=diagnose(problem, sizes, memory, micro),
         reasons=tuple(dict.fromkeys(reasons)),
         residual=residual,

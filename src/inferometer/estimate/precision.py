@@ -4,9 +4,13 @@ from typing import NamedTuple
 
 from inferometer.blocks.params import all_tensors
 from inferometer.errors import InferometerError
+from inferometer.specs.deployment import EngineSpec
 from inferometer.specs.formats import find_format
 from inferometer.specs.hardware import ChipSpec
 from inferometer.specs.model import ModelSpec
+
+NARROW = ("fp4", "fp8")
+BITS = {"fp4": 4, "fp8": 8, "bf16": 16, "fp16": 16, "fp32": 32}
 
 
 class Precision(NamedTuple):
@@ -16,29 +20,36 @@ class Precision(NamedTuple):
     """Format name -> arithmetic type of its GEMMs."""
     core_dtype: str
     """Arithmetic type of attention cores: the model's dtype, resolved."""
-    widened: tuple[str, ...]
-    """`format->dtype` where the chip lacks the narrowest type."""
+    widened: dict[str, str]
+    """Format -> the wider type its GEMMs run in, where the chip lacks the narrowest: weights are unpacked."""
+
+    @property
+    def unpacked(self) -> frozenset[str]:
+        """Formats multiplied in a type wider than their own: weight-only formats are unpacked by design, wherever."""
+        return frozenset(n for n, d in self.widened.items() if BITS[find_format(n).compute[0]] < BITS[d])
 
 
-def resolve_dtype(name: str, chip: ChipSpec) -> str:
+def resolve_dtype(name: str, chip: ChipSpec, *, weight_only: bool = False) -> str:
     """Return the narrowest arithmetic type of format `name`'s ladder that the chip has.
 
+    `weight_only` leaves out the narrow rungs above the first: what is unpacked is multiplied in 16 bits or more.
     Raises InferometerError where the chip has none of them.
     """
     ladder = find_format(name).compute
-    for dtype in ladder:
+    rungs = (ladder[0], *(d for d in ladder[1:] if not weight_only or d not in NARROW))
+    for dtype in rungs:
         if dtype in chip.peak_flops_per_s:
             return dtype
     has = ", ".join(sorted(chip.peak_flops_per_s))
-    needs = " or ".join(ladder)
+    needs = " or ".join(rungs)
     why = f"{chip.id} has no arithmetic for {name} (needs {needs}; has {has})"
     raise InferometerError(f"{why}; --quant stores it as another")
 
 
-def resolve_precision(model: ModelSpec, chip: ChipSpec) -> Precision:
-    """Return the arithmetic type of every format the model stores weights in."""
+def resolve_precision(model: ModelSpec, chip: ChipSpec, engine: EngineSpec) -> Precision:
+    """Return the arithmetic type of every format the model stores weights in, as the engine runs it."""
     formats = sorted({t.format for t, _ in all_tensors(model) if t.cols > 1} | {model.dtype})
-    dtypes = {name: resolve_dtype(name, chip) for name in formats}
-    widened = tuple(f"{n}->{d}" for n, d in dtypes.items() if d != find_format(n).compute[0])
+    dtypes = {name: resolve_dtype(name, chip, weight_only=engine.unpacks_to_16_bits) for name in formats}
+    widened = {n: d for n, d in dtypes.items() if d != find_format(n).compute[0]}
     core = dtypes[model.dtype]
     return Precision(dtypes=dtypes, core_dtype=core, widened=widened)

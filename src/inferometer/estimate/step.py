@@ -159,6 +159,7 @@ class StepModel:
             etp=sizes["etp"],
             dcp=sizes["dcp"],
             dtypes=problem.precision.dtypes,
+            unpacked=problem.precision.unpacked,
             core_dtype=problem.precision.core_dtype,
             kv_bytes_per_element=bytes_per_element(find_format(problem.model.kv_format)),
         )

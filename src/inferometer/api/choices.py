@@ -1,0 +1,47 @@
+"""Pins of choices: `mla=absorbed,unpack=apart` leaves one plan of each to be priced."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from inferometer.catalog.engines import CHOICES
+from inferometer.errors import InferometerError, unknown_name
+from inferometer.specs.deployment import EngineSpec
+
+
+def parse_choices(text: str | None) -> dict[str, str]:
+    """Return plan by choice.
+
+    Raises UnknownNameError for a choice or plan that does not exist, InferometerError for one pinned twice.
+
+    >>> parse_choices("mla=absorbed,logits=local")
+    {'mla': 'absorbed', 'logits': 'local'}
+    """
+    pins: dict[str, str] = {}
+    for part in (text or "").split(",") if text is not None else ():
+        name, equals, plan = (word.strip() for word in part.partition("="))
+        if not equals:
+            raise InferometerError(f"--choice {part[:40]!r}: write NAME=PLAN, as in mla=absorbed")
+        if name not in CHOICES:
+            raise unknown_name("choice", name[:40], CHOICES)
+        if plan not in CHOICES[name]:
+            raise unknown_name(f"plan of {name}", plan[:40], CHOICES[name])
+        if name in pins:
+            raise InferometerError(f"--choice {name} is pinned twice")
+        pins[name] = plan
+    return pins
+
+
+def pinned(engine: EngineSpec, pins: Mapping[str, str], phase: str) -> EngineSpec:
+    """Return the engine with only the pinned plans of those choices.
+
+    Raises InferometerError for a plan that the engine cannot run in this phase.
+    """
+    if not pins:
+        return engine
+    for name, plan in pins.items():
+        allowed = engine.allows.get(f"{name}.{phase}", engine.allows.get(name, (plan,)))
+        if plan not in allowed:
+            raise InferometerError(f"--choice {name}={plan}: {engine.id} runs only {', '.join(allowed)} in {phase}")
+    kept = {key: plans for key, plans in engine.allows.items() if key.partition(".")[0] not in pins}
+    return msgspec.structs.replace(engine, allows=kept | {name: (plan,) for name, plan in pins.items()})
