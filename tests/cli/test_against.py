@@ -73,6 +73,12 @@ def test_more_bandwidth_shows_where_it_goes():
     assert moved["all-reduce"] == moved["all-gather"] == 0
 
 
+def test_another_model_is_held_against_it():
+    row = comparison("explain", "qwen3-8b", "h200", "1x1", "--batch-size", "8", "--against", "--model llama-3.1-8b")
+    assert (row["a"]["model"], row["b"]["model"]) == ("qwen3-8b", "llama-3.1-8b")
+    assert sum(term["difference_s"] for term in row["terms"]) == pytest.approx(row["b"]["step_s"] - row["a"]["step_s"])
+
+
 def test_memory_and_choices_are_of_both():
     row = comparison(*MOE, "--against", "--sizes DPA=4,TP=4")
     lines = {line["line"]: line for line in row["memory"]}
@@ -93,6 +99,7 @@ A = Options(model="m", chip="h100", machine="8x1", sizes="TP=8", batch_size=4, i
     [
         ("b200", {"chip": "b200", "usd_per_chip_hour": None}),
         ("4x2", {"machine": "4x2"}),
+        ("--model n b200", {"model": "n", "chip": "b200", "usd_per_chip_hour": None}),
         ("b200 4x2", {"chip": "b200", "machine": "4x2", "usd_per_chip_hour": None}),
         ("--sizes TP=4,R=2", {"sizes": "TP=4,R=2"}),
         ("-tp 4 -dp=2", {"sizes": None, "tensor_parallel_size": 4, "data_parallel_size": 2}),

@@ -1,4 +1,4 @@
-"""What stands in --against: CHIP, MACHINE and options of explain that B has instead of A's; the rest is A's."""
+"""What stands in --against: CHIP, MACHINE, --model and options of explain that B has instead; the rest is A's."""
 
 import re
 import shlex
@@ -8,8 +8,11 @@ from typing import Any, get_args, get_type_hints
 from inferometer.cli.options import MEMORY, OUTPUT, PRICE, REPEATED, SHARDING, VERBS, Options, flags
 from inferometer.errors import InferometerError, unknown_name
 
-HELD = ("model", "against", "placements", *OUTPUT)
+HELD = ("against", "placements", *OUTPUT)
 """What both share."""
+
+MODEL = "--model"
+"""How B's model is spelled: a bare word is a chip."""
 
 INSTEAD: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (SHARDING, (*SHARDING, "placement")),
@@ -50,6 +53,7 @@ def _read(text: str) -> dict[str, Any]:
     except ValueError as error:
         raise InferometerError(f"--against {text[:_SHOWN]!r}: {error}") from None
     spellings = {flag: field for field in VERBS["explain"] if field not in HELD for flag in flags(field)}
+    spellings[MODEL] = "model"
     given: dict[str, Any] = {}
     positional: list[str] = []
     rest = iter(words)
@@ -86,7 +90,7 @@ def _value(field: str, name: str, value: str | None, rest: Any, given: dict[str,
         raise InferometerError(f"--against: {name} needs a value")
     if field in REPEATED:
         return [*given.get(field, []), text]
-    kind = next(kind for kind in get_args(hint) if kind is not type(None))
+    kind = next((kind for kind in get_args(hint) if kind is not type(None)), hint)
     try:
         return kind(text)
     except ValueError:

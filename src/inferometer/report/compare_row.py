@@ -39,7 +39,8 @@ def ratios(a: Answer, b: Answer) -> dict[str, float | None]:
 def memory_lines(a: Answer, b: Answer) -> list[dict[str, Any]]:
     """Return the lines of a chip's memory, in bytes."""
     ours, theirs = a.estimate.memory, b.estimate.memory
-    names = ("weights", "kv", "reserve", "free", "visible")
+    state = ("state",) if ours.state_bytes or theirs.state_bytes else ()
+    names = ("weights", "kv", *state, "reserve", "free", "visible")
     return [
         {"line": name, "a_bytes": getattr(ours, f"{name}_bytes"), "b_bytes": getattr(theirs, f"{name}_bytes")}
         for name in names
