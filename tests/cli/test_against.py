@@ -75,7 +75,7 @@ def test_more_bandwidth_shows_where_it_goes():
 
 def test_another_model_is_held_against_it():
     row = comparison("explain", "qwen3-8b", "h200", "1x1", "--batch-size", "8", "--against", "--model llama-3.1-8b")
-    assert (row["a"]["model"], row["b"]["model"]) == ("qwen3-8b", "llama-3.1-8b")
+    assert (row["a"]["model"], row["b"]["model"]) == ("qwen3-8b", "meta-llama-3.1-8b")
     assert sum(term["difference_s"] for term in row["terms"]) == pytest.approx(row["b"]["step_s"] - row["a"]["step_s"])
 
 
