@@ -29,6 +29,7 @@ def attentions(draw):
         out_bias=draw(st.booleans()),
         qk_norm=draw(st.booleans()),
         qk_norm_over=draw(st.sampled_from(("head", "heads", "all"))),
+        qk_norm_bias=draw(st.booleans()),
         sinks=draw(st.booleans()),
         v_from_k=draw(st.booleans()),
         kv_shared=draw(st.booleans()),

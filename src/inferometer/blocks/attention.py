@@ -75,11 +75,13 @@ def _vector(name: str, rows: int, dtype: str, split_rows: str = "", kind: str = 
 def _norms(block: Attention, dtype: str) -> list[Tensor]:
     """Return the norms inside: of q and k, and of o's input."""
     found = []
-    if block.qk_norm and block.qk_norm_over == "head":
-        found += [_vector(f"{n}_norm", block.head_dim, dtype, kind="norm") for n in "qk"]
-    elif block.qk_norm:
-        found.append(_vector("q_norm", block.heads * block.head_dim, dtype, "tp", "norm"))
-        found.append(_vector("k_norm", block.kv_heads * block.head_dim, dtype, "kv", "norm"))
+    vectors = ("norm", "norm_bias") if block.qk_norm_bias else ("norm",)
+    for vector in vectors if block.qk_norm else ():
+        if block.qk_norm_over == "head":
+            found += [_vector(f"{n}_{vector}", block.head_dim, dtype, kind="norm") for n in "qk"]
+            continue
+        found.append(_vector(f"q_{vector}", block.heads * block.head_dim, dtype, "tp", "norm"))
+        found.append(_vector(f"k_{vector}", block.kv_heads * block.head_dim, dtype, "kv", "norm"))
     if block.sub_norm:
         found.append(_vector("sub_norm", block.heads * v_dim(block), dtype, "tp", "norm"))
     return found

@@ -125,7 +125,7 @@ def _placed(key: str, config: Mapping[str, object], dialect: Dialect) -> str:
 def _refuse_others(reader: ConfigReader, dialect: Dialect) -> None:
     """Refuse a config whose fields have values that change the model in ways not understood."""
     for name, understood in dialect.only.items():
-        if reader.has(name):
+        if reader.has(name) or name in reader.defaults:
             key, value = reader.find(name)
             if value is not None and value != understood:
                 raise reader.wrong(key, value, show(understood))

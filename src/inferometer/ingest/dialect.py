@@ -38,6 +38,8 @@ class NormRule:
     """Attention and feed-forward run beside each other."""
     second: Flag = True
     """The feed-forward has its own input norm; asked only where it runs beside attention."""
+    count: str | None = None
+    """Field with the number of those norms, which says more than `second` unless it is null."""
     sub: bool = False
     """Norms before the last projection of attention and feed-forward."""
     embedding: bool = False
@@ -58,6 +60,8 @@ class WindowRule:
     """Whether a `layer_types` list overrides everything else."""
     every: int | None = None
     """Each such layer, counted from one, is full and the others windowed."""
+    last_full: bool = False
+    """The last layer is full whatever the list or the period says."""
     every_key: str | None = None
     """Field that overrides `every`: a number, or one letter a layer of the period (L local, G global)."""
     listed: str | None = None
@@ -241,6 +245,7 @@ class Dialect:
     head_bias: Flag = False
     qk_norm: Flag = False
     qk_norm_over: Literal["head", "heads", "all"] = "head"
+    qk_norm_bias: bool = False
     norm: NormRule = field(default_factory=NormRule)
     sinks: Flag = False
     """A sink a head: on all layers, or where the dialect has `windowed` keys on windowed ones."""

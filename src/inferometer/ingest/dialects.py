@@ -1,5 +1,7 @@
 """How each family spells its config: data only, a row a family in the `families_*` modules."""
 
+from dataclasses import replace
+
 from inferometer.ingest import families_gpt as gpt
 from inferometer.ingest import families_llama as llama
 from inferometer.ingest import families_more as more
@@ -29,6 +31,11 @@ DIALECTS: dict[str, Dialect] = {
     **more.EXAONE,
     **more.MOES,
     "kimi_k2": llama.DEEPSEEK["deepseek_v3"],  # moonshotai names DeepseekV3ForCausalLM and its configuration class
-    "hunyuan_v1_moe": more.MOES["hunyuan"],
+    "hunyuan_v1_moe": replace(
+        more.MOES["hunyuan"],
+        qk_norm=True,
+        defaults={**more.MOES["hunyuan"].defaults, "num_shared_expert": 1},
+        inert=(*more.MOES["hunyuan"].inert, "use_qk_norm"),
+    ),
 }
 """`model_type` -> dialect."""

@@ -32,7 +32,7 @@ OPENAI: Final[dict[str, Dialect]] = {
         window=WindowRule(layer_types=True, every=2),
         moe=MoeRule(layers="every", width="intermediate_size", bias=True, router_linear_bias=True),
         aliases={"num_experts_per_tok": ("experts_per_token",)},
-        defaults={"head_dim": 64, "sliding_window": 128},
+        defaults={"num_key_value_heads": 8, "head_dim": 64, "sliding_window": 128},
         inert=("initial_context_length", "swiglu_limit"),
         modules={Moe: d.FUSED_MODULES},
     ),
@@ -97,9 +97,15 @@ GPT: Final[dict[str, Dialect]] = {
         gated=False,
         tied=True,
         only={"mlp_type": "default", "norm_type": "layer_norm"},
+        defaults={"num_key_value_heads": 2},
     ),
     "falcon": Dialect(
-        norm=NormRule(bias=True, parallel=Key("parallel_attn", default=True), second=Key("new_decoder_architecture")),
+        norm=NormRule(
+            bias=True,
+            parallel=Key("parallel_attn", default=True),
+            second=Key("new_decoder_architecture"),
+            count="num_ln_in_parallel_attn",
+        ),
         qkv_bias=Key("bias"),
         out_bias=Key("bias"),
         ffn_bias=Key("bias"),
@@ -120,8 +126,9 @@ GPT: Final[dict[str, Dialect]] = {
         ffn_bias=True,
         head_bias=True,
         qk_norm=Key("qk_layernorm"),
+        qk_norm_bias=True,
         gated=False,
-        width_factor=4,
+        defaults={"intermediate_size": 8192},
     ),
     "phi-msft": Dialect(
         norm=NormRule(bias=True, parallel=True, second=False),
@@ -139,6 +146,7 @@ GPT: Final[dict[str, Dialect]] = {
         qkv_bias=Key("use_qkv_bias"),
         qk_norm=Key("qk_layernorm"),
         qk_norm_over="heads",
+        defaults={"num_key_value_heads": 32},
     ),
 }
 
@@ -153,6 +161,7 @@ PHI: Final[dict[str, Dialect]] = {
         window=WindowRule(),
         moe=MoeRule(layers="every", width="intermediate_size"),
         modules={Moe: d.MIXTRAL_MODULES},
+        defaults={"num_key_value_heads": 8},
     ),
 }
 
@@ -177,12 +186,22 @@ GLM: Final[dict[str, Dialect]] = {
             *("quantization_bit", "classifier_dropout"),
         ),
     ),
-    "glm": Dialect(qkv_bias=ATTENTION_BIAS, defaults={"head_dim": 128}),
-    "glm4": Dialect(qkv_bias=ATTENTION_BIAS, norm=NormRule(post=True), defaults={"head_dim": 128}),
+    "glm": Dialect(qkv_bias=Key("attention_bias", default=True), defaults={"num_key_value_heads": 2, "head_dim": 128}),
+    "glm4": Dialect(
+        qkv_bias=Key("attention_bias", default=True),
+        norm=NormRule(post=True),
+        defaults={"num_key_value_heads": 2, "head_dim": 128},
+    ),
     "glm4_moe": Dialect(
         qkv_bias=ATTENTION_BIAS,
         qk_norm=Key("use_qk_norm"),
         moe=d.GROUPED_MOE,
-        defaults={"first_k_dense_replace": 1, "n_shared_experts": 1, "n_group": 1, "topk_group": 1},
+        defaults={
+            "num_key_value_heads": 8,
+            "first_k_dense_replace": 1,
+            "n_shared_experts": 1,
+            "n_group": 1,
+            "topk_group": 1,
+        },
     ),
 }

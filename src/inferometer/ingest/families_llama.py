@@ -32,28 +32,41 @@ LLAMA: Final[dict[str, Dialect]] = {
         ),
         moe=MoeRule(layers="interleaved", width="intermediate_size", shared_experts=1),
         dense_width="intermediate_size_mlp",
-        defaults={"interleave_moe_layer_step": 1, "attention_chunk_size": 8192, "head_dim": 128},
+        defaults={
+            "num_key_value_heads": 8,
+            "interleave_moe_layer_step": 1,
+            "attention_chunk_size": 8192,
+            "head_dim": 128,
+        },
         inert=(
             "use_qk_norm",  # an L2 norm, without weights
             *("for_llm_compressor", "attn_temperature_tuning", "attn_scale", "floor_scale", "cache_implementation"),
         ),
         modules={Ffn: d.LLAMA4_FFN_MODULES, Moe: d.LLAMA4_MODULES},
     ),
-    "mistral": Dialect(window=WindowRule(), defaults={"sliding_window": 4096}),
-    "ministral3": Dialect(window=WindowRule(), defaults={"head_dim": 128}),
+    "mistral": Dialect(window=WindowRule(), defaults={"num_key_value_heads": 8, "sliding_window": 4096}),
+    "ministral3": Dialect(window=WindowRule(), defaults={"num_key_value_heads": 8, "head_dim": 128}),
     "mixtral": Dialect(
-        window=WindowRule(), moe=MoeRule(layers="every", width="intermediate_size"), modules={Moe: d.MIXTRAL_MODULES}
+        window=WindowRule(),
+        moe=MoeRule(layers="every", width="intermediate_size"),
+        modules={Moe: d.MIXTRAL_MODULES},
+        defaults={"num_key_value_heads": 8},
     ),
     "baichuan": Dialect(aliases={"max_position_embeddings": ("model_max_length",)}, inert=("model_max_length",)),
     "internlm": Dialect(qkv_bias=Key("bias", default=True), out_bias=Key("bias", default=True)),
     "internlm2": Dialect(qkv_bias=Key("bias"), out_bias=Key("bias")),
-    "internlm3": Dialect(qkv_bias=Key("qkv_bias"), out_bias=Key("bias"), ffn_bias=Key("bias")),
+    "internlm3": Dialect(
+        qkv_bias=Key("qkv_bias"),
+        out_bias=Key("bias"),
+        ffn_bias=Key("bias"),
+        defaults={"head_dim": 128, "num_key_value_heads": 2},
+    ),
     "orion": Dialect(norm=_LAYER_NORM, qkv_bias=ATTENTION_BIAS, out_bias=ATTENTION_BIAS),
     "seed_oss": Dialect(
         qkv_bias=Key("attention_bias", default=True),
         out_bias=Key("attention_out_bias"),
         ffn_bias=MLP_BIAS,
-        defaults={"head_dim": 128},
+        defaults={"num_key_value_heads": 8, "head_dim": 128},
         inert=("residual_dropout",),
     ),
     "smollm3": Dialect(
@@ -61,8 +74,9 @@ LLAMA: Final[dict[str, Dialect]] = {
         out_bias=ATTENTION_BIAS,
         ffn_bias=MLP_BIAS,
         tied=True,
-        window=WindowRule(switch=Key("use_sliding_window"), layer_types=True),
-        inert=("no_rope_layers", "no_rope_layer_interval", "max_window_layers"),
+        only={"use_sliding_window": False},
+        inert=("no_rope_layers", "no_rope_layer_interval", "max_window_layers", "sliding_window", "layer_types"),
+        defaults={"num_key_value_heads": 4},
     ),
     "granite": Dialect(
         qkv_bias=ATTENTION_BIAS,
@@ -70,13 +84,15 @@ LLAMA: Final[dict[str, Dialect]] = {
         ffn_bias=MLP_BIAS,
         inert=("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"),
     ),
-    "bitnet": Dialect(norm=NormRule(sub=True), qkv_bias=ATTENTION_BIAS, out_bias=ATTENTION_BIAS),
+    "bitnet": Dialect(
+        norm=NormRule(sub=True), qkv_bias=ATTENTION_BIAS, out_bias=ATTENTION_BIAS, defaults={"num_key_value_heads": 5}
+    ),
     "ernie4_5": Dialect(
         qkv_bias=Key("use_bias"),
         out_bias=Key("use_bias"),
         ffn_bias=Key("use_bias"),
         tied=True,
-        defaults={"head_dim": 128},
+        defaults={"num_key_value_heads": 2, "head_dim": 128},
     ),
 }
 
@@ -88,7 +104,12 @@ QWEN: Final[dict[str, Dialect]] = {
         only={"no_bias": True},
         inert=("use_flash_attn", "use_dynamic_ntk", "use_logn_attn", "padded_vocab_size", "onnx_safe", "seq_length"),
     ),
-    "qwen2": Dialect(qkv_bias=True, window=_QWEN_WINDOW, defaults={"max_window_layers": 28}, inert=("attention_bias",)),
+    "qwen2": Dialect(
+        qkv_bias=True,
+        window=_QWEN_WINDOW,
+        defaults={"num_key_value_heads": 32, "max_window_layers": 28},
+        inert=("attention_bias",),
+    ),
     "qwen2_moe": Dialect(
         qkv_bias=Key("qkv_bias", default=True),
         window=_QWEN_WINDOW,
@@ -98,14 +119,19 @@ QWEN: Final[dict[str, Dialect]] = {
             shared_width="shared_expert_intermediate_size",
             shared_gate=True,
         ),
-        defaults={"max_window_layers": 28, "decoder_sparse_step": 1},
+        defaults={
+            "num_key_value_heads": 16,
+            "max_window_layers": 28,
+            "decoder_sparse_step": 1,
+            "shared_expert_intermediate_size": 5632,
+        },
     ),
     "qwen3": Dialect(
         qkv_bias=ATTENTION_BIAS,
         out_bias=ATTENTION_BIAS,
         qk_norm=True,
         window=_QWEN_WINDOW,
-        defaults={"max_window_layers": 28, "head_dim": 128},
+        defaults={"num_key_value_heads": 32, "max_window_layers": 28, "head_dim": 128},
     ),
     "qwen3_moe": Dialect(
         qkv_bias=ATTENTION_BIAS,
@@ -113,7 +139,7 @@ QWEN: Final[dict[str, Dialect]] = {
         qk_norm=True,
         window=WindowRule(switch=Key("use_sliding_window"), first_layer="max_window_layers"),
         moe=MoeRule(layers="sparse_step", width="moe_intermediate_size"),
-        defaults={"max_window_layers": 0, "decoder_sparse_step": 1},
+        defaults={"num_key_value_heads": 4, "max_window_layers": 0, "decoder_sparse_step": 1},
     ),
     "mimo": Dialect(qkv_bias=True, window=_QWEN_WINDOW, defaults={"max_window_layers": 28}, inert=("attention_bias",)),
 }

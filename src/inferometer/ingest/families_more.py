@@ -14,14 +14,19 @@ from inferometer.specs.feedforward import Moe
 _POST_NORM = NormRule(pre=False, post=True)
 
 GEMMA: Final[dict[str, Dialect]] = {
-    "gemma": Dialect(qkv_bias=ATTENTION_BIAS, out_bias=ATTENTION_BIAS, tied=True, defaults={"head_dim": 256}),
+    "gemma": Dialect(
+        qkv_bias=ATTENTION_BIAS,
+        out_bias=ATTENTION_BIAS,
+        tied=True,
+        defaults={"num_key_value_heads": 16, "head_dim": 256},
+    ),
     "gemma2": Dialect(
         qkv_bias=ATTENTION_BIAS,
         out_bias=ATTENTION_BIAS,
         norm=NormRule(post=True),
         window=WindowRule(layer_types=True, every=2),
         tied=True,
-        defaults={"head_dim": 256, "sliding_window": 4096},
+        defaults={"num_key_value_heads": 4, "head_dim": 256, "sliding_window": 4096},
     ),
     "gemma3_text": Dialect(
         qkv_bias=ATTENTION_BIAS,
@@ -44,7 +49,7 @@ GEMMA: Final[dict[str, Dialect]] = {
         out_bias=ATTENTION_BIAS,
         qk_norm=True,
         norm=NormRule(post=True),
-        window=WindowRule(layer_types=True, every=6),
+        window=WindowRule(layer_types=True, every=6, last_full=True),
         unwindowed={"head_dim": "global_head_dim", "num_key_value_heads": "num_global_key_value_heads"},
         v_from_k=Key("attention_k_eq_v"),
         moe=MoeRule(
@@ -57,7 +62,14 @@ GEMMA: Final[dict[str, Dialect]] = {
         ),
         tied=True,
         aliases={"num_experts_per_tok": ("top_k_experts",)},
-        defaults={"head_dim": 256, "global_head_dim": 512, "sliding_window": 512, "vocab_size": 262144},
+        defaults={
+            "num_key_value_heads": 4,
+            "head_dim": 256,
+            "global_head_dim": 512,
+            "sliding_window": 512,
+            "vocab_size": 262144,
+            "hidden_size_per_layer_input": 256,
+        },
         only={"hidden_size_per_layer_input": 0, "num_kv_shared_layers": 0, "use_double_wide_mlp": False},
         inert=("vocab_size_per_layer_input", "use_bidirectional_attention"),
         modules={Moe: d.GEMMA4_MODULES},
@@ -123,14 +135,17 @@ COHERE: Final[dict[str, Dialect]] = {
 
 EXAONE: Final[dict[str, Dialect]] = {
     "exaone": Dialect(
+        qkv_bias=ATTENTION_BIAS,
+        out_bias=ATTENTION_BIAS,
+        ffn_bias=MLP_BIAS,
         aliases={"num_hidden_layers": ("num_layers",)},
-        width_factor=4,
+        defaults={"num_key_value_heads": 8, "intermediate_size": 14336},
     ),
     "exaone4": Dialect(
         norm=_POST_NORM,
         qk_norm=True,
         window=WindowRule(layer_types=True, every=4, every_key="sliding_window_pattern"),
-        defaults={"sliding_window": None},
+        defaults={"num_key_value_heads": 32, "sliding_window": 4096},
     ),
 }
 
@@ -148,6 +163,7 @@ MOES: Final[dict[str, Dialect]] = {
             "num_experts_per_tok": ("moe_top_k",),
             "max_position_embeddings": ("max_seq_len",),
         },
+        defaults={"num_key_value_heads": 1},
         inert=(
             "clip_qkv",
             "ffn_act_fn",
@@ -166,7 +182,13 @@ MOES: Final[dict[str, Dialect]] = {
         qk_norm=True,
         window=WindowRule(first_layer="max_window_layers", layer_types=True),
         moe=d.GROUPED_MOE,
-        defaults={"first_k_dense_replace": 0, "n_group": 1, "topk_group": 1, "max_window_layers": 62},
+        defaults={
+            "num_key_value_heads": 32,
+            "first_k_dense_replace": 0,
+            "n_group": 1,
+            "topk_group": 1,
+            "max_window_layers": 62,
+        },
         inert=("topk_method",),
     ),
     "granitemoe": Dialect(
@@ -177,8 +199,7 @@ MOES: Final[dict[str, Dialect]] = {
     ),
     "bailing_moe": Dialect(
         qkv_bias=Key("use_qkv_bias"),
-        out_bias=Key("use_bias"),
-        ffn_bias=Key("use_bias"),
+        only={"use_bias": False},
         moe=MoeRule(layers="after_dense", width="moe_intermediate_size", shared_count="num_shared_experts"),
         defaults={"first_k_dense_replace": 0},
         inert=("norm_head", "norm_softmax"),
@@ -186,7 +207,6 @@ MOES: Final[dict[str, Dialect]] = {
     "hunyuan": Dialect(
         qkv_bias=ATTENTION_BIAS,
         out_bias=ATTENTION_BIAS,
-        ffn_bias=MLP_BIAS,
         qk_norm=Key("use_qk_norm"),
         kv_shared=KvRule(switch=Key("use_cla"), factor="cla_share_factor"),
         moe=MoeRule(
@@ -200,6 +220,7 @@ MOES: Final[dict[str, Dialect]] = {
         defaults={"first_k_dense_replace": 0},
         only={
             "vit_type": None,
+            "mlp_bias": False,
             "use_mla": False,
             "use_mixed_mlp_moe": True,
             "norm_type": "rms",
@@ -233,15 +254,19 @@ MOES: Final[dict[str, Dialect]] = {
         modules={Moe: d.HUNYUAN_MODULES},
     ),
     "ernie4_5_moe": Dialect(
-        qkv_bias=Key("use_bias"),
-        out_bias=Key("use_bias"),
-        ffn_bias=Key("use_bias"),
         moe=MoeRule(
             layers="span", width="moe_intermediate_size", shared_count="moe_num_shared_experts", router_bias=True
         ),
         tied=True,
+        only={"use_bias": False},
         aliases={"num_experts": ("moe_num_experts",), "num_experts_per_tok": ("moe_k",)},
-        defaults={"moe_layer_start_index": 1, "moe_layer_end_index": -1, "moe_layer_interval": 1},
+        defaults={
+            "num_key_value_heads": 4,
+            "moe_num_shared_experts": 2,
+            "moe_layer_start_index": 1,
+            "moe_layer_end_index": -1,
+            "moe_layer_interval": 1,
+        },
     ),
     "minimax_m2": Dialect(
         qk_norm=Key("use_qk_norm", default=True),
@@ -253,7 +278,7 @@ MOES: Final[dict[str, Dialect]] = {
             router_bias=Key("use_routing_bias", default=True),
         ),
         aliases={"num_nextn_predict_layers": ("num_mtp_modules",)},
-        defaults={"shared_intermediate_size": 0},
+        defaults={"num_key_value_heads": 8, "shared_intermediate_size": 0, "head_dim": 128},
         only={"qk_norm_type": "per_layer", "mtp_transformer_layers": 1},
         inert=("use_mtp", "rotary_dim", "attn_type_list", "sliding_window"),
         modules={Moe: d.MIXTRAL_MODULES},
@@ -269,7 +294,7 @@ MOES: Final[dict[str, Dialect]] = {
             "v_head_dim": "swa_v_head_dim",
         },
         moe=d.NOAUX_MOE,
-        defaults={"first_k_dense_replace": 0},
+        defaults={"num_key_value_heads": 4, "first_k_dense_replace": 0},
         only={"add_full_attention_sink_bias": False},
         inert=("attention_chunk_size", "attention_value_scale", "swa_rope_theta"),
     ),

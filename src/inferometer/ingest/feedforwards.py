@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from inferometer.ingest.bounds import MAX_WIDTH
-from inferometer.ingest.dialect import Dialect, Key
+from inferometer.ingest.dialect import Dialect, Key, NormRule
 from inferometer.ingest.experts import moe_blocks, moe_layers, per_layer
 from inferometer.ingest.layer_kinds import NO_BLOCK, layer_kinds
 from inferometer.ingest.norms import flag, norms
@@ -39,17 +39,25 @@ def _dense(
 ) -> list[FeedForward]:
     """Return a dense feed-forward for every layer."""
     rule = dialect.norm
+    reader.skip(rule.count or "")
     parallel = flag(reader, rule.parallel)
     fields: dict[str, Any] = dict(around) | {
         "bias": flag(reader, dialect.ffn_bias),
         "gated": dialect.gated,
         "parallel": parallel,
-        "pre_norm": rule.pre and (not parallel or flag(reader, rule.second)),
+        "pre_norm": rule.pre and (not parallel or _second_norm(reader, rule)),
         "sub_norm": rule.sub,
     }
     widths = _dense_widths(reader, dialect, hidden=hidden, layers=layers)
     made = {width: Ffn(width=width, **fields) for width in set(widths)}
     return [made[width] for width in widths]
+
+
+def _second_norm(reader: ConfigReader, rule: NormRule) -> bool:
+    """Return whether a feed-forward beside attention has its own input norm: the stated count of norms is 2."""
+    stated = flag(reader, rule.second)
+    count = reader.integer_or_none(rule.count, high=2) if rule.count else None
+    return stated if count is None else count == 2  # noqa: PLR2004  # one of attention, one of the feed-forward
 
 
 def _dense_widths(reader: ConfigReader, dialect: Dialect, *, hidden: int, layers: int) -> tuple[int, ...]:

@@ -45,6 +45,9 @@ def _attention(
     reader: ConfigReader, dialect: Dialect, *, hidden: int, windowed: bool, around: Mapping[str, Any]
 ) -> Attention:
     names = dialect.windowed if windowed else dialect.unwindowed
+    v_from_k = not windowed and flag(reader, dialect.v_from_k)
+    if dialect.v_from_k and not v_from_k:  # without it, full layers have the kv heads of the others
+        names = {key: name for key, name in names.items() if key != "num_key_value_heads"}
     heads = reader.integer(names.get("num_attention_heads", "num_attention_heads"), high=MAX_HEADS)
     kv_heads = _kv_heads(reader, dialect, names, heads)
     head_dim = _stated(reader, names, "head_dim")
@@ -61,8 +64,9 @@ def _attention(
         out_bias=flag(reader, dialect.out_bias),
         qk_norm=flag(reader, dialect.qk_norm),
         qk_norm_over=dialect.qk_norm_over,
+        qk_norm_bias=dialect.qk_norm_bias,
         sinks=(windowed or not dialect.windowed) and flag(reader, dialect.sinks),
-        v_from_k=not windowed and flag(reader, dialect.v_from_k),
+        v_from_k=v_from_k,
         sub_norm=dialect.norm.sub,
         **around,
     )

@@ -24,7 +24,10 @@ def limits(reader: ConfigReader, rule: WindowRule | None, layers: int) -> list[i
         reader.skip(rule.key, rule.switch.name if rule.switch else "", rule.first_layer or "")
         return [None] * layers
     size = reader.integer_or_none(rule.key, high=MAX_TOKENS)
-    return [size if limited else None for limited in _limited(reader, rule, layers)]
+    limited = _limited(reader, rule, layers)
+    if rule.last_full:
+        limited[-1] = False
+    return [size if each else None for each in limited]
 
 
 def _limited(reader: ConfigReader, rule: WindowRule, layers: int) -> list[bool]:

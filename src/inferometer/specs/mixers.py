@@ -23,6 +23,8 @@ class Attention(Block, tag="attention", frozen=True, kw_only=True):
     qk_norm_over: Literal["head", "heads", "all"] = "head"
     """head: over each head, its weights shared by the heads; heads: over each head, each with its own weights
     (Cohere); all: over all heads at once, with weights as wide as q and k (OLMo 2)."""
+    qk_norm_bias: bool = False
+    """The norms of q and k are LayerNorms with a bias (Phi)."""
     window: int | None = None
     """Sliding window in tokens; None attends to everything."""
     chunk: int | None = None
