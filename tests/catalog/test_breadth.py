@@ -37,6 +37,9 @@ def axes(*args):
         ("l40", "bf16", 362 / 2),  # 362 is with sparsity
         ("trn2", "fp8", 1299),  # 2563 is with 4:1 sparsity
         ("mi250x-gcd", "bf16", 383 / 2),
+        ("mi250", "fp16", 208 * 1024 * 1.7e-3),  # compute units x operations a clock x GHz
+        ("rtx4000-ada", "fp8", 427.6 / 2),  # sold with the figure of sparse FP8
+        ("rtx5000-ada", "bf16", 1044.4 / 4),
         ("m3-max-30c", "fp16", 14.2 * 30 / 40),
         ("m4-max-32c", "fp16", 18.4 * 32 / 40),
     ],
@@ -46,9 +49,9 @@ def test_dense_peaks(chip, kind, tflops):
 
 
 def test_geforce_boards_accumulate_at_half_the_rate_of_professional_ones():
-    for name in ("rtx3060", "rtx4060", "rtx4070", "rtx5080", "rtx5090"):  # 64 FMAs a clock and tensor core
-        assert peak(name, "bf16") == pytest.approx(2 * peak(name, "fp32"), rel=2e-2)
-    for name in ("a40", "rtx6000-ada", "rtxpro6000-ws"):  # 128
+    for name in ("rtx3060", "rtx3070", "rtx3080-ti", "rtx4060", "rtx4070", "rtx4070-ti", "rtx5080", "rtx5090"):
+        assert peak(name, "bf16") == pytest.approx(2 * peak(name, "fp32"), rel=2e-2)  # 64 FMAs a tensor core and clock
+    for name in ("a40", "rtx4000-ada", "rtx5000-ada", "rtx6000-ada", "rtxpro6000-ws"):  # 128
         assert peak(name, "bf16") == pytest.approx(4 * peak(name, "fp32"), rel=2e-2)
 
 
@@ -79,7 +82,16 @@ def test_integer_arithmetic_that_was_cut_is_kept_cut():
 
 
 def test_what_is_recalled_or_derived_is_assumed():
-    for chip in ("l40", "ascend-910b", "strix-halo", "jetson-orin", "m3-max-30c", "m4-max-32c"):
+    for chip in (
+        "l40",
+        "rtx3070",
+        "rtx5000-ada",
+        "ascend-910b",
+        "strix-halo",
+        "jetson-orin",
+        "m3-max-30c",
+        "m4-max-32c",
+    ):
         assert "peak_flops_per_s.bf16" in find_chip(chip).assumed
     assert {"peak_flops_per_s.fp8", "peak_flops_per_s.fp4"} <= set(find_chip("mi455x").assumed)
     assert "peak_flops_per_s.bf16" not in find_chip("mi455x").assumed

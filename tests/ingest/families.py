@@ -1,8 +1,10 @@
 """Published configs of families that have no preset, with their published parameter counts.
 
-`kind` is how the count was had: independent of any model code (an index, or published), formula, meta (instances
-without memory), or recalled: config and count both from memory, so that only their exact agreement says anything.
-`apart` is what the published count holds and ours does not, `why` says what that is.
+`kind` is how the count was had: independent of any model code (an index, or published), formula, meta (instances of
+transformers' own class without memory), or recalled: config and count both from memory, so that only their exact
+agreement says anything. `source` says where the count is from and, where the two differ, the config; "stored copy" is
+a number in the search index of public files. `apart` is what the published count holds and ours does not, `why`
+says what that is.
 """
 
 import json

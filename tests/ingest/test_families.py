@@ -4,8 +4,10 @@ import pytest
 from ingest.families import FAMILIES, IDS, family, ffns, mixers
 
 from inferometer.blocks.params import count_params
+from inferometer.catalog.presets import preset_config, preset_ids
 from inferometer.errors import InferometerError, UnknownNameError
 from inferometer.ingest.config import model_from_config
+from inferometer.ingest.dialects import DIALECTS
 from inferometer.memory.footprint import kv_bytes_per_token
 from inferometer.specs.feedforward import Ffn, Moe
 
@@ -17,6 +19,18 @@ def test_a_published_model_has_its_published_parameter_count(row):
     model = family(row["model"])
     assert count_params(model).total == row["total"] - row.get("apart", 0), row.get("why")
     assert model.unknown_keys == TOWER_ONLY.get(row["model"], ())
+
+
+def test_a_family_without_a_published_config_says_so():
+    configs = [preset_config(ident).config for ident in preset_ids()]
+    configs += [row["config"] for row in FAMILIES if row["kind"] != "recalled"]
+    inner = [config["text_config"] for config in configs if "text_config" in config]
+    texts = [config.get("model_type", "") for config in inner]
+    at_hand = {config["model_type"] for config in configs} | set(texts)
+    assert {name for name, dialect in DIALECTS.items() if dialect.from_code_alone} == set(DIALECTS) - at_hand
+    hunyuan = family("tencent/Hunyuan-A13B-Instruct", model_type="hunyuan_v1_moe")
+    assert any("rests on the public modelling code alone" in line for line in hunyuan.assumed)
+    assert not any("modelling code" in line for line in family("tencent/Hunyuan-A13B-Instruct").assumed)
 
 
 def test_every_count_that_differs_says_why():

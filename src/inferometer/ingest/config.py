@@ -7,7 +7,7 @@ import msgspec
 
 from inferometer.errors import InferometerError
 from inferometer.ingest.bounds import MAX_HIDDEN, MAX_LAYERS, MAX_MTP, MAX_TOKENS, MAX_VOCAB
-from inferometer.ingest.dialect import Dialect
+from inferometer.ingest.dialect import FROM_CODE_ALONE, Dialect
 from inferometer.ingest.dialects import ALIASES, DIALECTS
 from inferometer.ingest.feedforwards import feed_forwards
 from inferometer.ingest.known_keys import check_model_type, is_irrelevant
@@ -81,7 +81,7 @@ def model_from_config(
     )
     _refuse_others(reader, dialect)
     reader.skip(*dialect.inert, "quantization_config")
-    for sentence in dialect.says:
+    for sentence in (*dialect.says, *((FROM_CODE_ALONE,) if dialect.from_code_alone else ())):
         reader.remark(sentence)
     rules = read_quantization(inner, sidecar, where=where)
     model = _assemble(reader, dialect, rules, name=name, model_type=model_type, source=source)

@@ -286,3 +286,8 @@ class Dialect:
     """Fields of which one value is understood, and any other refused."""
     says: tuple[str, ...] = ()
     """What is assumed of every model of the family."""
+    from_code_alone: bool = False
+    """No published config was at hand: the row rests on the modelling code and on made-up configs, and says so."""
+
+
+FROM_CODE_ALONE = "No published config of this family was at hand: it rests on the public modelling code alone"

@@ -36,6 +36,7 @@ DIALECTS: dict[str, Dialect] = {
         qk_norm=True,
         defaults={**more.MOES["hunyuan"].defaults, "num_shared_expert": 1},
         inert=(*more.MOES["hunyuan"].inert, "use_qk_norm"),
+        from_code_alone=True,
     ),
 }
 """`model_type` -> dialect."""
