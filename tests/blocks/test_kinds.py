@@ -11,7 +11,7 @@ from inferometer.memory.footprint import footprint, kv_bytes_per_token
 from inferometer.specs.deployment import Deployment, Sizes
 from inferometer.specs.feedforward import Ffn, Moe
 from inferometer.specs.mixers import Attention
-from inferometer.specs.model import Tower
+from inferometer.specs.tower import Linear, Tower, TowerPart
 
 H, V, L, N, K, D, F = 256, 1000, 2, 8, 2, 32, 512
 FFN = Ffn(width=F)
@@ -108,10 +108,16 @@ def test_the_ends(fields, more):
 
 
 def test_a_tower_is_counted_and_listed():
-    tower = Tower(name="vision", shapes={"patch": (10, 20, 1), "mlp": (10, 10, 3)})
+    patches = TowerPart(
+        name="patches", over="patches", width=10, linears={"patches": Linear(rows=10, cols=20, bias=10)}
+    )
+    layers = TowerPart(
+        name="layer", layers=3, runs=2, over="positions", width=10, linears={"mlp": Linear(rows=10, cols=10)}
+    )
+    tower = Tower(name="vision", parts=(patches, layers))
     count = count_params(model(attention(), FFN, layers=L, hidden=H, vocab=V, towers=(tower,)))
-    assert count.by_kind["tower"] == 500
-    assert count.total == total() + 500
+    assert count.by_kind["tower"] == 10 * 20 + 10 + 3 * 10 * 10
+    assert count.total == total() + count.by_kind["tower"]
 
 
 def test_an_expert_s_biases_are_idle_with_it():
@@ -206,7 +212,15 @@ def test_memory_holds_what_is_at_the_ends():
     sizes = dict.fromkeys(("r", "pp", "dpa", "tp", "ep", "etp", "dcp"), np.ones(1))
     multiplicities = np.array([[[2.0], [1.0], [1.0], [0.0]]])
     ends = {"positions": 50, "embedding_norm": True, "norm_bias": True, "head_bias": True}
-    tower = Tower(name="vision", shapes={"mlp": (10, 10, 3)})
+    layers = TowerPart(
+        name="layer",
+        layers=3,
+        over="positions",
+        width=10,
+        linears={"mlp": Linear(rows=10, cols=10)},
+        norms={"norm": 20},
+    )
+    tower = Tower(name="vision", parts=(layers,))
     rich = model(attention(), FFN, hidden=H, vocab=V, towers=(tower,), **ends)
     held = [
         footprint(spec, sizes, multiplicities, length=10, room_bytes=1e9).weights_bytes[0, 0] for spec in (bare, rich)

@@ -18,7 +18,7 @@ def tensors(model: ModelSpec) -> tuple[Tensor, ...]:
 
 
 def first(model: ModelSpec) -> tuple[Tensor, ...]:
-    """Return the embedding, learned positions, the embedding's norm, and towers: whole on every chip of the stage."""
+    """Return the embedding, learned positions and the embedding's norm."""
     found = [
         Tensor(
             name="embedding", rows=model.vocab, cols=model.hidden, format=model.dtype, kind="embedding", split_rows="tp"
@@ -29,11 +29,6 @@ def first(model: ModelSpec) -> tuple[Tensor, ...]:
         found.append(Tensor(name="positions", rows=rows, cols=cols, format=model.dtype, kind="embedding"))
     if model.embedding_norm:
         found += _norm("embedding_norm", model)
-    for tower in model.towers:
-        found += [
-            Tensor(name=f"{tower.name}.{name}", rows=rows, cols=cols, count=n, format=model.dtype, kind="tower")
-            for name, (rows, cols, n) in tower.shapes.items()
-        ]
     return tuple(found)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from inferometer.blocks.images import ImageCount
 from inferometer.blocks.tensors import Tensor, local_cols, local_rows, one_copy_bytes
 from inferometer.graph.layout import Layout, Step, Tree, layout, reshard_tree, step_name
 from inferometer.graph.ops import NONE, ONE, Choice, CollectiveKind, Column, Message, Node, OpKind, Plan, Traffic, Work
@@ -36,7 +37,7 @@ class Pass:
     sequences: Column
     """B: sequences of a DPA rank in the pass (one microbatch)."""
     new_tokens: int
-    """Tokens each sequence brings: 1 in decode, the prompt in prefill."""
+    """Tokens each sequence brings: 1 in decode, the prompt with its images in prefill."""
     contexts: tuple[tuple[float, float], ...]
     """(context, share of passes) quadrature over the KV length that the pass sees."""
     tp: Column
@@ -53,6 +54,10 @@ class Pass:
     core_dtype: str
     """Arithmetic type of attention cores."""
     kv_bytes_per_element: float
+    images: int = 0
+    """Images a sequence brings to the pass."""
+    image: ImageCount | None = None
+    """What one of them is to the model's tower."""
 
     tokens: Column = field(init=False)
     """T: tokens of the fullest DPA rank in the pass."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from inferometer.blocks import ends, moe
+from inferometer.blocks import ends, moe, tower
 from inferometer.blocks.kinds import ffn_kind, input_format, is_moe, mixer_kind
 from inferometer.blocks.lowering import Lowering, Pass
 from inferometer.graph.ops import Graph, Node, Segment
@@ -21,10 +21,10 @@ def layer_kinds(model: ModelSpec) -> tuple[Layer, ...]:
 
 
 def lower_model(model: ModelSpec, at: Pass) -> Graph:
-    """Return the graph of one pass: a segment a layer kind, the ends, and the stage hand-over.
+    """Return the graph of one pass: a segment a layer kind and a part of a tower, the ends, and the stage hand-over.
 
-    Segments come in the order layer kinds, embedding, head, hand-over: `stage_kinds` counts them so. Layers that
-    share a block share its nodes.
+    Segments come in the order layer kinds, towers, embedding, head, hand-over: `stage_kinds` counts them so. Layers
+    that share a block share its nodes.
     """
     low = Lowering(at=at, hidden=model.hidden, has_dpa=is_moe(model))
     mixers = [_mixer(block, low, model) for block in model.mixers]
@@ -36,6 +36,7 @@ def lower_model(model: ModelSpec, at: Pass) -> Graph:
         edges = {r: tuple(node for block in blocks for node in block.edges[r]) for r in RESIDUALS}
         segments.append(Segment(name=f"layer-{index}", nodes=nodes, edges=edges))
     segments += [
+        *tower.lower(low, model, RESIDUALS),
         ends.embedding(low, model, RESIDUALS),
         ends.logits(low, model, RESIDUALS),
         ends.hand_over(low, RESIDUALS),
@@ -81,16 +82,17 @@ class StageKind:
 def stage_kinds(model: ModelSpec, splits: tuple[int, ...]) -> tuple[StageKind, ...]:
     """Return the distinct stages when stage s holds splits[s] layers; equal stages are folded.
 
-    The embedding is on the first stage, the head on the last, a hand-over on all but the last.
+    Towers and the embedding are on the first stage, the head on the last, a hand-over on all but the last.
     """
     kinds = layer_kinds(model)
     of_layer = np.array([kinds.index(layer) for layer in model.layers])
     before = np.array([np.concatenate(([0], np.cumsum(of_layer == k))) for k in range(len(kinds))])
     bounds = np.cumsum([0, *splits])
     counts = (before[:, bounds[1:]] - before[:, bounds[:-1]]).T.tolist()
+    towers = [part.running for _, part in tower.parts(model)]
     found: dict[tuple[int, ...], int] = {}
     for stage, held in enumerate(counts):
         ends_here = (int(stage == 0), int(stage == len(splits) - 1), int(stage < len(splits) - 1))
-        key = (*held, *ends_here)
+        key = (*held, *(runs * (stage == 0) for runs in towers), *ends_here)
         found[key] = found.get(key, 0) + 1
     return tuple(StageKind(multiplicities=key, count=count) for key, count in found.items())

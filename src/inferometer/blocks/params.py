@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from inferometer.blocks import ends
+from inferometer.blocks import ends, tower
 from inferometer.blocks.kinds import ffn_tensors, mixer_tensors
 from inferometer.blocks.tensors import Tensor, chip_bytes
 from inferometer.specs.feedforward import Moe
@@ -43,7 +43,8 @@ def all_tensors(model: ModelSpec) -> tuple[tuple[Tensor, int], ...]:
     """Return (tensor, times it occurs) over the whole model and its towers, MTP left out."""
     times = Counter(model.layers)
     layers = [(t, n) for layer, n in times.items() for t in layer_tensors(model, layer)]
-    return (*layers, *((t, 1) for t in ends.tensors(model)))
+    towers = [(t, part.layers) for _, part in tower.parts(model) for t in tower.tensors(part, model.dtype)]
+    return (*layers, *((t, 1) for t in ends.tensors(model)), *towers)
 
 
 def count_params(model: ModelSpec) -> ParamCount:
@@ -57,7 +58,9 @@ def count_params(model: ModelSpec) -> ParamCount:
     stored = 0.0
     for tensor, times in all_tensors(model):
         by_kind[tensor.kind] += tensor.params * times
-        stored += float(chip_bytes((tensor,), dict.fromkeys(("tp", "kv", "ep", "etp"), np.asarray(1.0)))) * times
+        stored += (
+            float(chip_bytes((tensor,), dict.fromkeys(("tp", "kv", "ep", "etp", "heads"), np.asarray(1.0)))) * times
+        )
     for layer in model.layers:
         block = None if layer.ffn is None else model.ffns[layer.ffn]
         if isinstance(block, Moe):

@@ -152,7 +152,7 @@ GPT: Final[dict[str, Dialect]] = {
 
 PHI: Final[dict[str, Dialect]] = {
     "phi3": _PHI3,
-    "phi3_v": dataclasses.replace(_PHI3, says=("phi3_v is counted without its image tower",)),
+    "phi3_v": dataclasses.replace(_PHI3, inert=(*_PHI3.inert, "embd_layer")),
     "phimoe": Dialect(
         norm=_LAYER_NORM,
         qkv_bias=ATTENTION_BIAS,

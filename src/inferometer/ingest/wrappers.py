@@ -7,8 +7,8 @@ from inferometer.errors import unknown_name
 from inferometer.ingest.dialects import ALIASES, DIALECTS
 from inferometer.ingest.known_keys import is_irrelevant
 from inferometer.ingest.reader import ConfigReader
-from inferometer.ingest.towers import tower
-from inferometer.specs.model import Tower
+from inferometer.ingest.towers import KINDS, TowerRule, kind_of, tower
+from inferometer.specs.tower import Tower
 
 TEXT = "text_config"
 INHERITED = ("tie_word_embeddings", "torch_dtype", "dtype", "quantization_config")
@@ -21,8 +21,8 @@ class Wrapper:
 
     text: str | None = None
     """Dialect of the language model; None: as its own `model_type` says."""
-    towers: Mapping[str, str] = field(default_factory=dict)
-    """Object of the config -> kind of tower that is counted exactly."""
+    towers: Mapping[str, TowerRule] = field(default_factory=dict)
+    """Object of the config -> the tower it describes."""
     inert: tuple[str, ...] = ()
     flat: bool = False
     """The fields of the language model stand beside the towers, where there is no `text_config`."""
@@ -30,29 +30,40 @@ class Wrapper:
 
 _IMAGE_TOKENS = ("boi_token_index", "eoi_token_index", "image_token_index", "mm_tokens_per_image")
 _LLAVA = (
-    *("image_token_index", "image_seq_length", "image_grid_pinpoints", "ignore_index", "vision_feature_layer"),
-    *("vision_feature_select_strategy", "projector_hidden_act", "multimodal_projector_bias", "spatial_merge_size"),
-    *("use_image_newline_parameter",),
+    *("image_token_index", "image_seq_length", "ignore_index", "projector_hidden_act", "use_image_newline_parameter"),
+    *("vision_feature_layer", "vision_feature_select_strategy", "multimodal_projector_bias", "spatial_merge_size"),
+    "image_grid_pinpoints",
 )
+_QWEN_TOKENS = ("vision_start_token_id", "vision_end_token_id", "vision_token_id")
 
 WRAPPERS: dict[str, Wrapper] = {
-    "gemma3": Wrapper(text="gemma3_text", towers={"vision_config": "siglip"}, inert=_IMAGE_TOKENS),
+    "gemma3": Wrapper("gemma3_text", {"vision_config": TowerRule("siglip", "gemma3")}, inert=_IMAGE_TOKENS),
     "gemma4": Wrapper(
-        text="gemma4_text",
-        towers={"vision_config": "gemma4_vision"},
+        "gemma4_text",
+        {"vision_config": TowerRule("gemma4_vision")},
         inert=(*_IMAGE_TOKENS, "eoa_token_index", "boa_token_index", "vision_soft_tokens_per_image"),
     ),
-    "qwen2_5_vl": Wrapper(text="qwen2", towers={"vision_config": "qwen2_5_vl"}, flat=True),
-    "qwen3_vl": Wrapper(text="qwen3", towers={"vision_config": "qwen3_vl"}),
-    "qwen3_vl_moe": Wrapper(text="qwen3_moe", towers={"vision_config": "qwen3_vl"}),
-    "llama4": Wrapper(text="llama4_text", inert=("boi_token_index", "eoi_token_index", "image_token_index")),
-    "llava": Wrapper(inert=_LLAVA),
-    "llava_next": Wrapper(inert=_LLAVA),
-    "mistral3": Wrapper(inert=_LLAVA),
-    "voxtral": Wrapper(text="llama", inert=("projector_hidden_act", "audio_token_id")),
+    "qwen2_vl": Wrapper("qwen2", {"vision_config": TowerRule("qwen2_vl")}, flat=True, inert=_QWEN_TOKENS),
+    "qwen2_5_vl": Wrapper("qwen2", {"vision_config": TowerRule("qwen2_5_vl")}, flat=True),
+    "qwen3_vl": Wrapper("qwen3", {"vision_config": TowerRule("qwen3_vl")}),
+    "qwen3_vl_moe": Wrapper("qwen3_moe", {"vision_config": TowerRule("qwen3_vl")}),
+    "llama4": Wrapper(
+        "llama4_text",
+        {"vision_config": TowerRule("llama4", by_class=True)},
+        inert=("boi_token_index", "eoi_token_index", "image_token_index"),
+    ),
+    "llava": Wrapper(towers={"vision_config": TowerRule("clip", "llava")}, inert=_LLAVA),
+    "llava_next": Wrapper(towers={"vision_config": TowerRule("clip", "llava_next")}, inert=_LLAVA),
+    "mistral3": Wrapper(towers={"vision_config": TowerRule("pixtral", "mistral3")}, inert=_LLAVA),
+    "voxtral": Wrapper(
+        "llama",
+        {"audio_config": TowerRule("voxtral_encoder")},
+        inert=("projector_hidden_act", "audio_token_id", "hidden_size"),
+    ),
+    "phi3_v": Wrapper("phi3_v", {"img_processor": TowerRule("phi3_clip")}, flat=True),
     "kimi_k25": Wrapper(
-        text="kimi_k2",
-        towers={"vision_config": "moonvit"},
+        "kimi_k2",
+        {"vision_config": TowerRule("moonvit")},
         inert=("ignore_index", "media_placeholder_token_id", "use_unified_vision_chunk", "video_placeholder"),
     ),
 }
@@ -100,21 +111,32 @@ def beside(config: Mapping[str, object], wrapper: Wrapper, *, hidden: int, where
     outer.skip(TEXT, *INHERITED, *wrapper.inert)
     if TEXT not in config:
         outer.skip(*(key for key in config if key not in wrapper.towers))
-    towers: list[Tower] = []
-    unknown: list[str] = []
-    assumed: list[str] = []
-    for key, kind in wrapper.towers.items():
-        values = outer.mapping(key)
-        if values is None:
-            assumed.append(f"{key} is absent: no parameters of a tower are counted.")
-            continue
-        inner = ConfigReader(values=values, where=f"{where}: {key}", defaults={"num_channels": 3, "in_channels": 3})
-        towers.append(tower(key.removesuffix("_config"), kind, inner, hidden))
-        unknown += [f"{key}.{name}" for name in inner.unknown() if not is_irrelevant(name)]
-        assumed += inner.said(key)
+    read = [_read(outer, key, rule, hidden) for key, rule in wrapper.towers.items()]
     no_tower = {key for key, value in config.items() if value is None and str(key).endswith("_config")}
     left = [name for name in outer.unknown() if not is_irrelevant(name) and name not in no_tower]
-    assumed += [f"The parameters of {name} are not counted." for name in left if isinstance(config[name], Mapping)]
-    if not wrapper.towers and not any(isinstance(config[name], Mapping) for name in left):
-        assumed.append("The config describes no tower before the language model: none is counted.")
-    return Beside(towers=tuple(towers), unknown=(*left, *unknown), assumed=tuple(assumed))
+    uncounted = tuple(
+        f"The parameters of {name} are not counted." for name in left if isinstance(config[name], Mapping)
+    )
+    return Beside(
+        towers=tuple(tower for one in read for tower in one.towers),
+        unknown=(*left, *(key for one in read for key in one.unknown)),
+        assumed=(*(said for one in read for said in one.assumed), *uncounted),
+    )
+
+
+def _read(outer: ConfigReader, key: str, rule: TowerRule, hidden: int) -> Beside:
+    """Return the tower that stands under `key`; nothing where it is not understood, and its key stays unknown."""
+    values = outer.mapping(key)
+    if values is None and not rule.by_class:
+        return Beside(assumed=(f"{key} is absent: no parameters of a tower are counted.",))
+    kind = kind_of(rule, values or {})
+    if kind is None:
+        outer.known.discard(key)
+        return Beside()
+    inner = ConfigReader(values=values or {}, where=f"{outer.where}: {key}", defaults=KINDS[kind].defaults)
+    made = tower(key.removesuffix("_config"), kind, rule, inner, outer=outer, out=hidden)
+    return Beside(
+        towers=(made,),
+        unknown=tuple(f"{key}.{name}" for name in inner.unknown() if not is_irrelevant(name)),
+        assumed=inner.said(key),
+    )

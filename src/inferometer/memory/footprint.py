@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inferometer.blocks import ends
+from inferometer.blocks import ends, tower
 from inferometer.blocks.cache import Cache
 from inferometer.blocks.kinds import caches, heads
 from inferometer.blocks.model import layer_kinds
@@ -109,7 +109,8 @@ def footprint(
     """Return weights and KV a chip, by stage kind.
 
     `sizes` are columns of shape (m,), `multiplicities` (C, segments, m) in the order of `lower_model`, `length` the
-    tokens a sequence reaches. A tied head on its own stage is a second copy of the table.
+    tokens a sequence reaches. Towers are on the first stage. A tied head on its own stage is a second
+    copy of the table.
     """
     held = np.zeros_like(multiplicities[:, 0])
     kv, state = np.zeros_like(held), np.zeros_like(held)
@@ -128,6 +129,9 @@ def footprint(
     head = 0.0 if model.tied else chip_bytes((ends.head(model),), shards)
     holds_table = (first + last > 0) if model.tied else first
     held = held + holds_table * chip_bytes((table,), shards) + first * chip_bytes(tuple(beside), shards)
+    for _, part in tower.parts(model):
+        each = chip_bytes(tower.tensors(part, model.dtype), tower.shards(part, sizes["tp"]))
+        held = held + first * (part.layers * each)
     held = held + last * (chip_bytes(ends.last(model), shards) + head)
     return Footprint(held, kv, state, activation_bytes_per_token(model, sizes), room_bytes)
 

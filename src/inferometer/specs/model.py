@@ -3,6 +3,7 @@
 from inferometer.specs.block import Spec
 from inferometer.specs.feedforward import FeedForward
 from inferometer.specs.mixers import Mixer
+from inferometer.specs.tower import Tower
 
 
 class Layer(Spec, frozen=True, kw_only=True):
@@ -10,14 +11,6 @@ class Layer(Spec, frozen=True, kw_only=True):
 
     mixer: int | None = None
     ffn: int | None = None
-
-
-class Tower(Spec, frozen=True, kw_only=True):
-    """What stands before the language model (vision, audio, with its projector): counted, not lowered."""
-
-    name: str
-    shapes: dict[str, tuple[int, int, int]]
-    """Tensor -> (rows, columns, times it occurs)."""
 
 
 class ModelSpec(Spec, frozen=True, kw_only=True):

@@ -1,0 +1,130 @@
+"""Towers with their projectors, exactly: counts of transformers 5.24.0 on its meta device, recorded in towers.jsonl."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from inferometer.blocks.params import count_params
+from inferometer.errors import InferometerError
+from inferometer.ingest.config import model_from_config
+from inferometer.specs.tower import EdgeImage, FixedImage, GridImage, TiledImage
+
+ROWS = [json.loads(line) for line in (Path(__file__).parent / "towers.jsonl").read_text().splitlines()]
+BY_NAME = {row["model"]: row["config"] for row in ROWS}
+
+
+def read(config, **vision):
+    config = config | {"vision_config": config["vision_config"] | vision} if vision else config
+    return model_from_config(config, name="m", source="test")
+
+
+def tower(name, outer=None, **vision):
+    return read(BY_NAME[name] | (outer or {}), **vision).towers[0]
+
+
+def part(made, name):
+    return next(one for one in made.parts if one.name == name)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row["model"] for row in ROWS])
+def test_a_tower_has_the_count_that_transformers_makes(row):
+    model = read(row["config"])
+    assert count_params(model).by_kind["tower"] == row["tower"]
+    assert model.unknown_keys == ()
+
+
+def test_llama_4_scout_with_its_own_tower_has_the_hub_s_total():
+    """108,641,793,536 is the hub's safetensors total; the published count by the class's tower is in families.jsonl."""
+    by_class = 455_178_240
+    text = 108_225_039_360 - by_class
+    assert text + count_params(read(BY_NAME["Llama 4 Scout's tower"])).by_kind["tower"] == 108_641_793_536
+
+
+def test_a_tower_by_its_class_is_said():
+    model = read(BY_NAME["Llama 4, tower by its class"])
+    assert any("Absent from the vision_config" in line and "vision_output_dim = 7680" in line for line in model.assumed)
+
+
+def test_the_tower_s_own_model_type_decides_under_a_wrapper_of_several():
+    names = ("LLaVA 1.5, CLIP-L/14 of 336", "LLaVA, SigLIP without", "Pixtral 12B, through LLaVA")
+    rules = [tower(name).image for name in names]
+    assert [type(rule) for rule in rules] == [FixedImage, FixedImage, EdgeImage]
+    assert [rules[0].classes, rules[1].classes] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("Mistral Small 3.1", "clip_vision_model"),
+        ("LLaVA 1.5, CLIP-L/14 of 336", "qwen2_5_vl"),
+        ("Gemma 3's tower", "frobnicate"),
+    ],
+)
+def test_a_tower_that_no_projector_here_stands_behind_is_listed(name, kind):
+    model = read(BY_NAME[name], model_type=kind)
+    assert model.towers == ()
+    assert model.unknown_keys == ("vision_config",)
+    assert "The parameters of vision_config are not counted." in model.assumed
+
+
+@pytest.mark.parametrize(("layer", "runs"), [(-1, 24), (-2, 23), ([-2, -5], 23), (3, 3), (-24, 1), (99, 24)])
+def test_layers_behind_the_one_whose_features_are_taken_are_held_and_do_not_run(layer, runs):
+    """hidden_states of transformers: 0 is the input, i the output of layer i, -1 that of the last."""
+    layers = part(tower("LLaVA 1.5, CLIP-L/14 of 336", {"vision_feature_layer": layer}), "layer")
+    assert (layers.layers, layers.running) == (24, runs)
+
+
+def test_llava_takes_the_class_token_only_where_it_is_told_to():
+    drops, keeps = (
+        tower("LLaVA 1.5, CLIP-L/14 of 336", {"vision_feature_select_strategy": how}).image.tokens
+        for how in ("default", "full")
+    )
+    assert (drops, keeps) == (24 * 24, 24 * 24 + 1)
+
+
+def test_qwen_2_5_vl_has_four_layers_without_windows():
+    made = tower("Qwen2.5-VL 7B's tower")
+    full, windowed = part(made, "layer"), part(made, "window-layer")
+    assert (full.layers, full.window) == (4, 0)
+    assert (windowed.layers, windowed.window) == (28, 112 // 14)
+
+
+def test_limits_of_images_come_from_the_config_where_it_has_them():
+    assert tower("Mistral Small 3.1").image == EdgeImage(patch=14, merge=2, longest=1540)
+    tiled = tower("Llama 4 Scout's tower").image
+    assert isinstance(tiled, TiledImage)
+    assert (tiled.side, tiled.max_tiles) == (336, 16)
+    grid = tower("LLaVA-NeXT, CLIP-L/14 of 336").image
+    assert isinstance(grid, GridImage)
+    assert (grid.side, grid.patch, grid.base) == (336, 14, 576)
+    assert read(BY_NAME["a small Voxtral"]).towers[0].image is None
+
+
+@pytest.mark.parametrize(
+    ("name", "outer", "vision", "problem"),
+    [
+        ("LLaVA 1.5, CLIP-L/14 of 336", {}, {"num_attention_heads": 7}, "num_attention_heads is 7; allowed: a divisor"),
+        ("LLaVA 1.5, CLIP-L/14 of 336", {}, {"image_size": 7}, "image_size is 7; allowed: from patch_size = 14"),
+        ("LLaVA 1.5, CLIP-L/14 of 336", {}, {"patch_size": 0}, "patch_size is 0"),
+        ("LLaVA 1.5, CLIP-L/14 of 336", {"vision_feature_layer": "x"}, {}, "vision_feature_layer is 'x'"),
+        ("Llama 4 Scout's tower", {}, {"pixel_shuffle_ratio": 0.25}, "pixel_shuffle_ratio is 0.25; allowed: 0.5"),
+        ("Llama 4 Scout's tower", {}, {"multi_modal_projector_bias": True}, "multi_modal_projector_bias is true"),
+        ("Mistral Small 3.1", {}, {"head_dim": 32}, "head_dim is 32; allowed: hidden_size / num_attention_heads"),
+        ("LLaVA-NeXT, CLIP-L/14 of 336", {"image_grid_pinpoints": [[336]]}, {}, "allowed: a list of"),
+        ("LLaVA-NeXT, CLIP-L/14 of 336", {"image_grid_pinpoints": [[335, 336]]}, {}, "multiples of the tile's 336"),
+        ("LLaVA-NeXT, CLIP-L/14 of 336", {"image_grid_pinpoints": []}, {}, "allowed: a list of"),
+        ("Qwen2-VL 7B's tower", {}, {"hidden_size": 7}, "hidden_size is 7; allowed: the language model's"),
+    ],
+)
+def test_sizes_that_make_no_tower_are_refused(name, outer, vision, problem):
+    with pytest.raises(InferometerError, match=problem):
+        tower(name, outer, **vision)
+
+
+def test_another_image_model_than_the_one_known_by_name_is_refused():
+    sizes = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = {"model_type": "phi3_v", "vocab_size": 100, "max_position_embeddings": 64, **sizes}
+    image = {"name": "clip_vision_model", "model_name": "somebody/else", "image_dim_out": 1024}
+    with pytest.raises(InferometerError, match="img_processor: model_name is 'somebody/else'"):
+        model_from_config(config | {"img_processor": image}, name="m", source="test")
