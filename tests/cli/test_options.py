@@ -16,6 +16,8 @@ TABLE = {
     "isl": "--isl --prefill-len",
     "osl": "--osl --gen-len",
     "context": "--context --context-len",
+    "images": "--images",
+    "image_size": "--image-size",
     "phase": "--phase",
     "sizes": "--sizes",
     "placement": "--placement",
@@ -49,7 +51,7 @@ TABLE = {
     "json": "--json",
     "table": "--table",
 }
-WORK = "quant kv_cache_dtype batch_size isl osl context phase"
+WORK = "quant kv_cache_dtype batch_size isl osl context images image_size phase"
 SHARDING = (
     "sizes tensor_parallel_size pipeline_parallel_size data_parallel_size expert_parallel_size"
     " decode_context_parallel_size enable_expert_parallel"

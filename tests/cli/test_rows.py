@@ -30,7 +30,7 @@ KEYS = {
     "params": "model total_params active_params active_params_one_table mtp_params by_kind checkpoint_bytes"
     " unknown_keys assumed",
     "sizes": "r pp dpa tp ep etp dcp",
-    "workload": "isl osl context kv_cache_dtype reserve_bytes overlap assumed what_if",
+    "workload": "isl osl context images image_size image_tokens kv_cache_dtype reserve_bytes overlap assumed what_if",
     "change": "field before after",
     "comparison": "version a b ratio terms memory choices",
     "term": "term a_s b_s difference_s",

@@ -152,7 +152,7 @@ bytes_held = st.one_of(st.integers(0, 10**12), st.floats(0, 1e12))
 def test_sequences_are_the_most_that_fit(stages, room):
     weights = np.array([[w] for w, _ in stages], dtype=float)
     kv = np.array([[k] for _, k in stages], dtype=float)
-    fits = Footprint(weights, kv, np.zeros_like(kv), np.ones(1), float(room)).sequences()[0]
+    fits = Footprint(weights, np.zeros_like(weights), kv, np.zeros_like(kv), np.ones(1), float(room)).sequences()[0]
 
     def fit(n):
         return all(Fraction(w) + n * Fraction(k) <= room for w, k in zip(weights[:, 0], kv[:, 0], strict=True))

@@ -3,30 +3,27 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypedDict, get_args
+from typing import TypedDict
 
 from inferometer.api.choices import parse_choices, pinned
 from inferometer.api.whatif import Wanted, changed, parse_what_if
+from inferometer.api.workload import lengths, parse_phase, say_images, with_images
 from inferometer.catalog.loader import Quote, default_price, find_engine, quote
 from inferometer.cost.schedulers import Overlap, parse_overlap
-from inferometer.errors import InferometerError, unknown_name
+from inferometer.errors import InferometerError
 from inferometer.estimate.estimate import make_problem
 from inferometer.estimate.step import Problem
 from inferometer.memory.footprint import RESERVE_SHARE, Reserve
 from inferometer.report.answer import Change
 from inferometer.serving.rates import price_label
-from inferometer.specs.deployment import Phase, Workload
+from inferometer.specs.deployment import Workload
 from inferometer.specs.hardware import Machine
 from inferometer.specs.model import ModelSpec
-
-MAX_TOKENS = 1_000_000_000
-"""Longest prompt, answer or context taken; a larger number is a slip."""
 
 MAX_SEQUENCES = 100_000_000
 """Largest batch taken, same."""
 
 DEFAULT_ENGINE, DEFAULT_BACKEND, DEFAULT_SCHEDULER = "ideal", "roofline", "overlap"
-DEFAULT_PHASE: Phase = "decode"
 
 
 class Settings(TypedDict, total=False):
@@ -42,6 +39,10 @@ class Settings(TypedDict, total=False):
     """Output tokens of a request (1024)."""
     context: int | None
     """One KV length that replaces the mean over isl..isl+osl in decode."""
+    images: int | None
+    """Images of a request, in front of its prompt (none)."""
+    image_size: str | None
+    """Their width and height in pixels (1024x1024)."""
     phase: str | None
     """decode, or prefill."""
     engine: str | None
@@ -93,6 +94,7 @@ class Terms:
         """Return what is asked of `model` on `machine`, the what-ifs applied to it."""
         where, changes = changed(machine, self.what_if)
         problem = self._problem(model, where)
+        say_images(problem, self.assumed)
         self.asked.append((problem, changes))
         return problem
 
@@ -182,41 +184,16 @@ def _chosen(value: str | None, default: str, name: str, assumed: dict[str, str])
 
 
 def _workload(settings: Settings, by: str | None, assumed: dict[str, str]) -> Workload:
-    phase = _phase(settings.get("phase"), by)
-    plain = Workload()
-    isl = _tokens("--isl", settings.get("isl"))
-    osl = _tokens("--osl", settings.get("osl"))
-    context = _tokens("--context", settings.get("context"))
-    if context is not None and phase == "prefill":
-        raise InferometerError("--context is the KV length of a decode step; prefill takes --isl")
-    if context is None:
-        if isl is None:
-            assumed["isl"] = str(plain.isl)
-        if osl is None and phase == "decode":
-            assumed["osl"] = str(plain.osl)
-    work = Workload(isl=isl or plain.isl, osl=osl or plain.osl, phase=phase, context=context)
-    if settings.get("phase") is None:
-        mean = f" (mean over contexts {work.isl}..{work.isl + work.osl})"
-        assumed["phase"] = phase + (mean if phase == "decode" and context is None else "")
-    return work
-
-
-def _phase(given: str | None, by: str | None) -> Phase:
-    if given is None:
-        return "prefill" if by == "ttft" else DEFAULT_PHASE
-    phases: tuple[Phase, ...] = get_args(Phase)
-    phase = next((known for known in phases if known == given), None)
-    if phase is None:
-        raise unknown_name("phase", given[:40], phases)
-    if by == "ttft" and phase == "decode":
-        raise InferometerError("--by ttft orders prefill passes; leave --phase decode out")
-    return phase
-
-
-def _tokens(flag: str, value: int | None) -> int | None:
-    if value is not None and not 1 <= value <= MAX_TOKENS:
-        raise InferometerError(f"{flag} {value}: must be from 1 to {MAX_TOKENS} tokens")
-    return value
+    given = settings.get("phase")
+    work = lengths(
+        settings.get("isl"),
+        settings.get("osl"),
+        settings.get("context"),
+        parse_phase(given, by),
+        assumed,
+        phase_given=given is not None,
+    )
+    return with_images(work, settings.get("images"), settings.get("image_size"), assumed)
 
 
 def _reserve(settings: Settings, assumed: dict[str, str]) -> Reserve:

@@ -10,6 +10,8 @@ import math
 from typing import Literal, NamedTuple
 
 from inferometer.errors import InferometerError
+from inferometer.specs.deployment import Workload
+from inferometer.specs.model import ModelSpec
 from inferometer.specs.tower import (
     BudgetImage,
     EdgeImage,
@@ -60,6 +62,19 @@ class ImageCount(NamedTuple):
 def _squares(side: int, window: int) -> int:
     whole, rest = divmod(side, window)
     return whole * window * window + rest * rest
+
+
+def images_of(model: ModelSpec, workload: Workload) -> ImageCount | None:
+    """Return what an image of the workload is to the model's tower; None for a workload without images.
+
+    Raises InferometerError for a model without a tower whose images are understood, and for a shape it refuses.
+    """
+    if not workload.images:
+        return None
+    rules = [tower.image for tower in model.towers if tower.image is not None]
+    if not rules:
+        raise InferometerError(f"--images: {model.name} has no vision tower whose images are understood")
+    return count_image(rules[0], workload.image_width, workload.image_height)
 
 
 def count_image(rule: ImageRule, width: int, height: int) -> ImageCount:

@@ -13,10 +13,13 @@ import numpy as np
 
 from inferometer.blocks.images import ImageCount
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
-from inferometer.blocks.tensors import Shards, Tensor, local_cols, local_rows
+from inferometer.blocks.tensors import Shards, Tensor, chip_bytes, local_cols, local_rows
 from inferometer.graph.ops import ONE, CollectiveKind, Column, Node, OpKind, Segment, Traffic, Work
 from inferometer.specs.model import ModelSpec
 from inferometer.specs.tower import Linear, TowerPart
+
+OF = "."
+"""Between a tower's name and its part's, in the name of a segment; no other segment has it."""
 
 HEADS = "heads"
 """Shard key of what TP splits by heads: no further than there are heads."""
@@ -26,7 +29,16 @@ def parts(model: ModelSpec) -> Iterator[tuple[str, TowerPart]]:
     """Yield (segment's name, part) over the towers of a model, in the order they run."""
     for tower in model.towers:
         for part in tower.parts:
-            yield f"{tower.name}.{part.name}", part
+            yield f"{tower.name}{OF}{part.name}", part
+
+
+def is_part(segment: str) -> bool:
+    """Return whether a segment is a part of a tower.
+
+    >>> is_part("vision.layer"), is_part("layer-1"), is_part("head")
+    (True, False, False)
+    """
+    return OF in segment
 
 
 def tensors(part: TowerPart, dtype: str) -> tuple[Tensor, ...]:
@@ -68,6 +80,14 @@ def shards(part: TowerPart, tp: Column) -> Shards:
     return {"tp": tp, HEADS: np.minimum(tp, float(part.heads or 1))}
 
 
+def chip_bytes_of(model: ModelSpec, tp: Column) -> Column:
+    """Return the bytes a chip of the first stage holds of all towers, a column."""
+    total: Column = np.zeros_like(tp)
+    for _, part in parts(model):
+        total = total + part.layers * chip_bytes(tensors(part, model.dtype), shards(part, tp))
+    return total
+
+
 def lower(low: Lowering, model: ModelSpec, residuals: tuple[str, ...]) -> list[Segment]:
     """Return a segment a part: what its positions of all images go through; empty where no image comes in.
 
@@ -93,13 +113,14 @@ def _nodes(low: Lowering, part: TowerPart, image: ImageCount, dtype: str) -> Ite
     for name in part.norms:
         yield own.elementwise(name, rows * (4 * part.width * WIDE_BYTES))
     names = list(part.linears)
-    for name, after in zip(names, [*names[1:], None], strict=True):
+    for place, name in enumerate(names):
         linear, matrix = part.linears[name], _matrix(part, name, dtype)
         yield from own.gemm(name, (matrix,), rows)
         if part.heads and name == "qkv":
             yield from _core(own, part, images, image)
-        elif linear.split == "rows" and after is not None:
-            read = local_rows(matrix, own.shards) + local_cols(_matrix(part, after, dtype), own.shards)
+        elif linear.split == "rows":
+            after = _matrix(part, names[place + 1], dtype)
+            read = local_rows(matrix, own.shards) + local_cols(after, own.shards)
             yield own.elementwise("activation", rows * (read * WIDE_BYTES))
         elif linear.split == "cols":
             yield _reduce(own, name, linear, rows)

@@ -21,8 +21,8 @@ INSTEAD: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (MEMORY, MEMORY),
     (("usd_per_chip_hour",), PRICE),
     (("provider", "region", "tier"), ("usd_per_chip_hour",)),
-    (("context",), ("isl", "osl")),
-    (("isl", "osl"), ("context",)),
+    (("context",), ("isl", "osl", "images", "image_size")),
+    (("isl", "osl", "images", "image_size"), ("context",)),
 )
 """Where B gives one of the first, it has none of A's of the second."""
 

@@ -62,6 +62,12 @@ class Options:
         int | None,
         _option("--context", "--context-len", metavar="TOKENS", text="One KV length, not the mean over the answer."),
     ] = None
+    images: Annotated[
+        int | None, _option("--images", metavar="N", text="Images of a request, in front of its text (none).")
+    ] = None
+    image_size: Annotated[
+        str | None, _option("--image-size", metavar="WxH", text="Pixels of each image (1024x1024).")
+    ] = None
     phase: Annotated[str | None, _option("--phase", metavar="PHASE", text="decode (default) or prefill.")] = None
     sizes: Annotated[
         str | None,
@@ -162,7 +168,7 @@ ENGINE_SPELLING = (
     "decode_context_parallel_size",
 )
 
-WORK = ("quant", "kv_cache_dtype", "batch_size", "isl", "osl", "context", "phase")
+WORK = ("quant", "kv_cache_dtype", "batch_size", "isl", "osl", "context", "images", "image_size", "phase")
 SHARDING = ("sizes", *ENGINE_SPELLING, "enable_expert_parallel")
 MEMORY = ("gpu_memory_utilization", "reserve_bytes")
 COST = ("engine", "choice", "backend", "scheduler", "overlap")

@@ -142,6 +142,8 @@ def settings(options: Options) -> api.Settings:
         isl=options.isl,
         osl=options.osl,
         context=options.context,
+        images=options.images,
+        image_size=options.image_size,
         phase=options.phase,
         engine=options.engine,
         backend=options.backend,

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
+from inferometer.blocks.images import images_of
 from inferometer.blocks.kinds import is_moe
 from inferometer.cost.backend import CostBackend
 from inferometer.cost.collectives import collective_lines, lower_envelope
@@ -45,13 +47,17 @@ def make_problem(
 ) -> Problem:
     """Return everything about an estimate but the candidates.
 
-    Raises InferometerError where the backend cannot price the chip, or the chip has no arithmetic for a format.
+    Raises InferometerError where the backend cannot price the chip, the chip has no arithmetic for a format, or the
+    workload has images and the model no tower for them.
     """
     chosen = create_backend(backend) if isinstance(backend, str) else backend
     for kind in OpKind:
         support = chosen.supports(kind, machine.chip)
         if not support.ok:
             raise InferometerError(f"backend {chosen.name} cannot price {kind} on {machine.chip.id}: {support.reason}")
+    image = images_of(model, workload)
+    if image is not None:
+        workload = msgspec.structs.replace(workload, image_tokens=workload.images * image.tokens)
     visible, kept = float(machine.chip.memory_bytes), reserve or Reserve()
     return Problem(
         model=model,
@@ -64,6 +70,7 @@ def make_problem(
         precision=resolve_precision(model, machine.chip, engine),
         room_bytes=visible - kept.of(visible),
         activation_room_bytes=kept.for_activations(visible),
+        image=image,
     )
 
 
@@ -304,6 +311,7 @@ def _memory(problem: Problem, held: Footprint, index: int, sequences: int) -> Me
         visible_bytes=visible,
         reserve_bytes=visible - problem.room_bytes,
         weights_bytes=float(held.weights_bytes[worst, index]),
+        tower_bytes=float(held.tower_bytes[worst, index]),
         kv_bytes_per_sequence=float(held.kv_bytes_per_sequence[worst, index]),
         state_bytes_per_sequence=float(held.state_bytes_per_sequence[worst, index]),
         sequences=sequences,

@@ -57,6 +57,8 @@ class MemoryLines:
     visible_bytes: float
     reserve_bytes: float
     weights_bytes: float
+    tower_bytes: float
+    """Of the weights, those of towers."""
     kv_bytes_per_sequence: float
     state_bytes_per_sequence: float
     sequences: float

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from inferometer.blocks.attention import simpson
+from inferometer.blocks.images import ImageCount
 from inferometer.blocks.lowering import Pass
 from inferometer.blocks.model import lower_model
 from inferometer.cost.backend import CostBackend
@@ -50,19 +51,21 @@ class Problem:
     """Bytes a chip has for weights and KV."""
     activation_room_bytes: float = float("inf")
     """Bytes the activations of one pass may take."""
+    image: ImageCount | None = None
+    """What an image of the workload is to the model's tower; None without images."""
 
     @property
     def max_length(self) -> int:
         """Tokens a sequence holds in cache when it is longest."""
         work = self.workload
         if work.phase == "prefill":
-            return work.isl
-        return work.context or work.isl + work.osl
+            return work.prompt_tokens
+        return work.context or work.prompt_tokens + work.osl
 
     @property
     def new_tokens(self) -> int:
         """Tokens each sequence brings to a pass."""
-        return self.workload.isl if self.workload.phase == "prefill" else 1
+        return self.workload.prompt_tokens if self.workload.phase == "prefill" else 1
 
     def microbatches(self, pp: Column, sequences: Column) -> Column:
         """Return M: min(PP, B) in decode; in prefill up to 4 PP, so that filling the pipeline is a small part."""
@@ -72,13 +75,13 @@ class Problem:
 
     @property
     def contexts(self) -> tuple[tuple[float, float], ...]:
-        """(context, share of passes): one, or Simpson's nodes over isl..isl+osl."""
+        """(context, share of passes): one, or Simpson's nodes from the end of the prompt to that of the answer."""
         work = self.workload
         if work.phase == "prefill":
-            return ((float(work.isl), 1.0),)
+            return ((float(work.prompt_tokens), 1.0),)
         if work.context is not None:
             return ((float(work.context), 1.0),)
-        return simpson(float(work.isl), float(work.isl + work.osl))
+        return simpson(float(work.prompt_tokens), float(work.prompt_tokens + work.osl))
 
     @property
     def allows(self) -> Mapping[str, tuple[str, ...]]:
@@ -162,6 +165,8 @@ class StepModel:
             unpacked=problem.precision.unpacked,
             core_dtype=problem.precision.core_dtype,
             kv_bytes_per_element=bytes_per_element(find_format(problem.model.kv_format)),
+            images=0 if decode else problem.workload.images,
+            image=None if decode else problem.image,
         )
 
     def _scheduled(self, graph: Graph, pricer: Pricer, block: Block, micro: Column) -> Step:

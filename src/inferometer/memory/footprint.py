@@ -54,6 +54,8 @@ class Footprint(NamedTuple):
     """Columns over m shardings; the first axis is the stage kind (C, m)."""
 
     weights_bytes: Column
+    tower_bytes: Column
+    """Of the weights, those of towers."""
     kv_bytes_per_sequence: Column
     """Entries that grow, at full length."""
     state_bytes_per_sequence: Column
@@ -129,11 +131,9 @@ def footprint(
     head = 0.0 if model.tied else chip_bytes((ends.head(model),), shards)
     holds_table = (first + last > 0) if model.tied else first
     held = held + holds_table * chip_bytes((table,), shards) + first * chip_bytes(tuple(beside), shards)
-    for _, part in tower.parts(model):
-        each = chip_bytes(tower.tensors(part, model.dtype), tower.shards(part, sizes["tp"]))
-        held = held + first * (part.layers * each)
+    towers = first * tower.chip_bytes_of(model, sizes["tp"])
     held = held + last * (chip_bytes(ends.last(model), shards) + head)
-    return Footprint(held, kv, state, activation_bytes_per_token(model, sizes), room_bytes)
+    return Footprint(held + towers, towers, kv, state, activation_bytes_per_token(model, sizes), room_bytes)
 
 
 def activation_bytes_per_token(model: ModelSpec, sizes: Mapping[str, Column]) -> Column:

@@ -69,9 +69,10 @@ def _subject(answer: Answer) -> Iterator[tuple[str, str]]:
 
 def _context(answer: Answer) -> str:
     work = answer.problem.workload
+    start = work.prompt_tokens
     if work.phase == "prefill":
-        return f"prompts of {work.isl:,}"
-    return f"{work.context:,}" if work.context is not None else f"mean of {work.isl:,}..{work.isl + work.osl:,}"
+        return f"prompts of {work.prompt_tokens:,}"
+    return f"{work.context:,}" if work.context is not None else f"mean of {start:,}..{start + work.osl:,}"
 
 
 def _rates(a: Answer, b: Answer) -> Table:

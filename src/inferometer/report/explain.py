@@ -81,11 +81,24 @@ def _header(answer: Answer) -> Table:
         ("cost", _cost(answer)),
         ("assumed", assumed_text(answer)),
     ]
+    if problem.image is not None:
+        rows.insert(1, ("images", _images(answer)))
     if answer.changes:
         rows.insert(2, ("what if", f"{changes_text(answer)}; price as it is"))
     if priced.microbatches > 1:
         rows.insert(4, ("microbatches", str(priced.microbatches)))
     return _pairs(rows + [("not feasible", reason) for reason in priced.reasons])
+
+
+def _images(answer: Answer) -> str:
+    """Return what the images of a request are to the tower and to the prompt."""
+    work, image = answer.problem.workload, answer.problem.image
+    if image is None:
+        return ""
+    tiles = f" in {image.tiles} tiles" if image.tiles > 1 else ""
+    what = f"{image.over('patches'):,} patches{tiles} and {image.tokens:,} tokens each"
+    prompt = f"prompt {work.prompt_tokens:,} = {work.isl:,} of text + {work.image_tokens:,}"
+    return f"{work.images:,} of {work.image_width}x{work.image_height} a request, {what}; {prompt}"
 
 
 def _cost(answer: Answer) -> str:
@@ -96,13 +109,18 @@ def _cost(answer: Answer) -> str:
     return f"{format_usd(answer.usd_per_mtok)} a million {what}; {hourly}/h at {price_text(answer)}"
 
 
+def _weights(answer: Answer) -> str:
+    towers = answer.estimate.memory.tower_bytes
+    return f"weights, {towers / GIB:.2f} GiB of them towers" if towers else "weights"
+
+
 def _memory(answer: Answer) -> Table:
     memory = answer.estimate.memory
     grid = table(["<memory of a chip of the fullest stage", "GiB"])
     kv = f"KV of {memory.sequences:,.0f} sequences, {memory.kv_bytes_per_sequence / GIB:.3f} GiB each"
     state = f"state of {memory.sequences:,.0f} sequences, {memory.state_bytes_per_sequence / GIB:.3f} GiB each"
     lines = [
-        ("weights", memory.weights_bytes),
+        (_weights(answer), memory.weights_bytes),
         (kv, memory.kv_bytes),
         *([(state, memory.state_bytes)] if memory.state_bytes else []),
         ("reserve: activations, graphs, runtime", memory.reserve_bytes),

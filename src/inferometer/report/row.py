@@ -138,6 +138,9 @@ def _asked(answer: Answer) -> dict[str, Any]:
             "isl": work.isl,
             "osl": work.osl,
             "context": work.context,
+            "images": work.images,
+            "image_size": [work.image_width, work.image_height] if work.images else None,
+            "image_tokens": work.image_tokens,
             "kv_cache_dtype": problem.model.kv_format,
             "reserve_bytes": answer.estimate.memory.reserve_bytes,
             "overlap": list(problem.overlap),
@@ -153,7 +156,11 @@ def _identity(asked: dict[str, Any], answer: Answer) -> str:
     What was assumed does not count: saying a default aloud is the same question.
     """
     sizes = [getattr(answer.estimate.sizes, role) for role in ROLES]
-    work = {k: v for k, v in asked["workload"].items() if k != "assumed" and v != []}
+    work = {
+        k: v
+        for k, v in asked["workload"].items()
+        if k != "assumed" and v != [] and not (k.startswith("image") and not v)
+    }
     counted = [asked | {"workload": work}, sizes, placement_table(answer), answer.estimate.batch]
     return blake2b(json.dumps(counted).encode(), digest_size=6).hexdigest()
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from inferometer.blocks.kinds import is_moe
+from inferometer.blocks.tower import is_part
 from inferometer.estimate.candidates import Block, pairs_of
 from inferometer.estimate.estimate import find_candidates, placement_of
 from inferometer.estimate.record import pick
@@ -21,6 +22,7 @@ from inferometer.report.answer import Answer
 
 CORE, MIXER, FFN, EXPERTS = "attention core", "attention GEMMs", "FFN GEMMs", "experts"
 ELEMENTWISE, HEAD, HAND_OVER = "norms and elementwise", "head", "hand-over"
+TOWER = "towers"
 HIDDEN, FILL = "overlap hidden", "pipeline fill"
 
 TERMS = (
@@ -30,6 +32,7 @@ TERMS = (
     EXPERTS,
     ELEMENTWISE,
     HEAD,
+    TOWER,
     *(str(kind) for kind in CollectiveKind if kind is not CollectiveKind.P2P),
     HAND_OVER,
     HIDDEN,
@@ -65,8 +68,10 @@ def term_of(op: OpRow) -> str:
     """Return the term an operation counts under.
 
     A router's GEMM is the experts'; of GEMMs in a layer, gate, up and down are the feed-forward's, shared experts'
-    included, and the others the mixer's.
+    included, and the others the mixer's. What a tower does is the tower's, whatever it is.
     """
+    if is_part(op.segment):
+        return TOWER
     plain = {str(kind): term for kind, term in _PLAIN.items()}
     if op.kind != OpKind.GEMM:
         return plain.get(op.kind, op.kind)

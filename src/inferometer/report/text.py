@@ -12,6 +12,8 @@ from inferometer.units import format_flops, format_gib, format_rate, format_seco
 SHOWN = {
     "isl": "ISL",
     "osl": "OSL",
+    "image_size": "image size",
+    "image_limits": "image limits",
     "kv_cache_dtype": "KV",
     "order": "order by",
 }

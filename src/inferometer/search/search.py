@@ -114,7 +114,7 @@ class Search:
         ranks = (self.space.shardings.sizes["r"] * self.space.shardings.sizes["dpa"])[sharding, None]
         in_flight = ranks * sequences if self.batch is None else np.full_like(step_s, float(self.batch))
         work = self.problem.workload
-        tokens = in_flight * (work.isl if work.phase == "prefill" else 1)
+        tokens = in_flight * (work.prompt_tokens if work.phase == "prefill" else 1)
         chips = self.problem.machine.fabric.n_chips if self.by == "tok_per_s_per_chip" else 1
         return tokens / (step_s * chips)
 

@@ -29,13 +29,13 @@ class Rates(NamedTuple):
 def rates(estimate: Estimate, workload: Workload, usd_per_chip_hour: float | None, price_source: str) -> Rates:
     """Return the rates of one estimate.
 
-    decode: tok/s = sequences in flight / TPOT. prefill: tok/s = prompts x ISL / TTFT, all prompts in one pass.
+    decode: tok/s = sequences in flight / TPOT. prefill: tok/s = prompts x their tokens (of text and images) / TTFT.
     `usd_per_mtok_output` needs a closed loop of prefill and decode, and stays None until there is one;
     decode alone costs $/h / (3600 tok/s) x 1e6.
     """
     n_chips = estimate.sizes.n_chips
     decode = workload.phase == "decode"
-    tokens = estimate.batch * (1 if decode else workload.isl)
+    tokens = estimate.batch * (1 if decode else workload.prompt_tokens)
     tok_per_s = tokens / estimate.step_s
     usd_per_hour = None if usd_per_chip_hour is None else usd_per_chip_hour * n_chips
     decode_only = None if usd_per_hour is None or not decode else usd_per_hour / (3600 * tok_per_s) * 1e6

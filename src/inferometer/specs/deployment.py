@@ -65,6 +65,18 @@ class Workload(Spec, frozen=True, kw_only=True):
     phase: Phase = "decode"
     context: int | None = None
     """One context that replaces the mean over isl..isl+osl in decode."""
+    images: int = 0
+    """Images of a request, in front of its `isl` tokens of text."""
+    image_width: int = 1024
+    """Pixels."""
+    image_height: int = 1024
+    image_tokens: int = 0
+    """Tokens of all images of a request; whoever knows the model fills it in."""
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of a request's prompt: text and images."""
+        return self.isl + self.image_tokens
 
 
 class EngineSpec(Spec, frozen=True, kw_only=True):

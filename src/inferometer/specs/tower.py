@@ -16,7 +16,7 @@ class Linear(Spec, frozen=True, kw_only=True):
     bias: int = 0
     """Biases: as many as rows, fewer where only some of the rows have one, none."""
     split: Literal["whole", "rows", "cols"] = "whole"
-    """What TP splits; after a matrix split by columns its partial sums are reduced."""
+    """What TP splits: by rows what feeds one split by columns, after which partial sums are reduced."""
 
 
 class TowerPart(Spec, frozen=True, kw_only=True):

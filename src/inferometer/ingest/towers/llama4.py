@@ -26,7 +26,7 @@ DEFAULTS: Final[Mapping[str, Default]] = {
 MERGE = 2
 """Patches a side that a shuffle ratio of 0.5 makes one token."""
 MAX_TILES = 16
-SOURCE = "an image takes up to 16 tiles, as the image processor's class has it"
+SOURCE = "16 tiles an image (class of its image processor)"
 
 
 def llama4_vision(reader: ConfigReader, out: int) -> p.Encoder:

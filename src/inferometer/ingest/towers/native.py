@@ -21,10 +21,10 @@ PIXTRAL_DEFAULTS: Final[Mapping[str, Default]] = {
     "patch_size": 16,
 }
 MOONVIT_PATCHES, MOONVIT_SIDE = 16384, 512
-MOONVIT_SOURCE = "its images hold up to 16,384 patches, 512 a side, as the image processor's class has it"
-PIXTRAL_SOURCE = "its images are scaled down to sides of vision_config.image_size = {:,} pixels"
+MOONVIT_SOURCE = "16384 patches and 512 a side (class of its image processor)"
+PIXTRAL_SOURCE = "sides of {} pixels (vision_config.image_size)"
 GEMMA4_TOKENS = 280
-GEMMA4_SOURCE = "an image has up to {:,} tokens"
+GEMMA4_SOURCE = "{} tokens an image (default_output_length)"
 
 
 def moonvit(reader: ConfigReader, out: int) -> p.Encoder:

@@ -10,7 +10,7 @@ from inferometer.specs.tower import Linear, PixelImage, TowerPart
 
 QWEN2_PIXELS = (56 * 56, 28 * 28 * 16384)
 QWEN3_PIXELS = (256 * 256, 4096 * 4096)
-SOURCE = "its images hold {:,} to {:,} pixels, as preprocessor_config.json on the hub has it"
+SOURCE = "{} to {} pixels (preprocessor_config.json on the hub)"
 
 
 def _inputs(reader: ConfigReader) -> int:
