@@ -23,7 +23,7 @@ def test_images_are_in_the_row():
 
 def test_text_alone_has_no_images_and_no_tower_ops():
     (row,) = inferometer(*PREFILL, "--json").rows
-    assert (row["workload"]["images"], row["workload"]["image_size"], row["workload"]["image_tokens"]) == (0, None, 0)
+    assert (row["workload"]["images"], row["workload"]["image_size"], row["workload"]["image_tokens"]) == (0, [], 0)
     assert not [op for op in row["ops"] if op["segment"].startswith("vision")]
 
 

@@ -95,6 +95,7 @@ def test_shipped_schemas_are_what_the_declaration_says(name):
         ("explain", "explain deepseek-v3 gb200-nvl72 32x1 --sizes DPA=16,TP=2,EP=32 --batch 512"),
         ("explain", "explain mixtral-8x7b h100 8x1 --engine vllm -tp 8 --scheduler serial"),
         ("explain", "explain llama-3.1-8b m2-ultra --quant int4-g128 --context 1"),
+        ("explain", "explain qwen3-vl-8b-instruct h100 --phase prefill --images 2 --image-size 640x480"),
         ("comparison", "explain deepseek-v3 h200 8x2 --sizes DPA=8 --against=b200"),
         ("placement", "explain deepseek-v3 h200 8x2 --sizes DPA=8,TP=2 --placements"),
         ("chip", "chips"),

@@ -2,7 +2,7 @@
 
 They stand on the first pipeline stage. TP splits heads and feed-forwards, mergers and projectors of two matrices, as
 engines do by default (vLLM `--mm-encoder-tp-mode weights`); patches, positions, norms and lone projectors are whole on
-every rank (docs/decisions/0008). In a prefill each rank encodes the images of its own B sequences; decode runs nothing.
+every rank (docs/decisions/0007). In a prefill each rank encodes the images of its own B sequences; decode runs nothing.
 
 Letters: B sequences, n images a sequence, N heads, D head dim; of an image p patches, q positions (with class tokens).
 """

@@ -139,7 +139,7 @@ def _asked(answer: Answer) -> dict[str, Any]:
             "osl": work.osl,
             "context": work.context,
             "images": work.images,
-            "image_size": [work.image_width, work.image_height] if work.images else None,
+            "image_size": [work.image_width, work.image_height] if work.images else [],
             "image_tokens": work.image_tokens,
             "kv_cache_dtype": problem.model.kv_format,
             "reserve_bytes": answer.estimate.memory.reserve_bytes,

@@ -32,7 +32,7 @@ WORKLOAD = (
     Field("osl", "integer", "tok", "answer of a request"),
     Field("context", "integer?", "tok", "one KV length instead of the mean over isl..isl+osl"),
     Field("images", "integer", "", "images of a request, in front of its text"),
-    Field("image_size", "integer[]?", "px", "width and height of each"),
+    Field("image_size", "integer[]", "px", "width and height of each; empty without images"),
     Field("image_tokens", "integer", "tok", "that they add to the prompt of a request"),
     Field("kv_cache_dtype", "string", "", "format of the KV cache"),
     Field("reserve_bytes", "number", "B", "memory of a chip kept from weights and KV"),
