@@ -41,6 +41,13 @@ def test_llama_4_scout_with_its_own_tower_has_the_hub_s_total():
     assert text + count_params(read(BY_NAME["Llama 4 Scout's tower"])).by_kind["tower"] == 108_641_793_536
 
 
+def test_mistral_small_3_1_is_devstral_small_s_text_and_its_tower():
+    """23,572,403,200 are published of Devstral-Small-2507, whose text it shares; 24,011,361,280 is the hub's total."""
+    config = BY_NAME["Mistral Small 3.1"]
+    wide = config | {"text_config": config["text_config"] | {"hidden_size": 5120}}
+    assert 23_572_403_200 + count_params(read(wide)).by_kind["tower"] == 24_011_361_280
+
+
 def test_a_tower_by_its_class_is_said():
     model = read(BY_NAME["Llama 4, tower by its class"])
     assert any("Absent from the vision_config" in line and "vision_output_dim = 7680" in line for line in model.assumed)
