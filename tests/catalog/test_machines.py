@@ -248,3 +248,51 @@ def test_what_is_not_the_usual_machine_is_named(words, name):
 def test_aliases_are_suggested():
     with pytest.raises(UnknownNameError, match="did you mean 'h100-sxm5'"):
         build_machine("h100-smx5")
+
+
+@pytest.mark.parametrize(
+    ("chip", "text", "label", "turns"),
+    [
+        ("tpu-v5p", "4x4x8", "4x4x8_twisted", ((0, 0, 4), (0, 0, 4), (0, 0, 0))),
+        ("tpu-v5p", "4x4x8_untwisted", "4x4x8_untwisted", ()),
+        ("tpu-v5p", "128", "128_twisted", ((0, 0, 4), (0, 0, 4), (0, 0, 0))),
+        ("tpu-v5p", "8x16x16", "8x16x16_twisted", ((0, 8, 8), (0, 0, 0), (0, 0, 0))),
+        ("tpu-v5p", "4x4x8x2", "4x4x8x2_twisted", ((0, 0, 4, 0), (0, 0, 4, 0), (0, 0, 0, 0), (0, 0, 0, 0))),
+        ("tpu-v5p", "4x4x4", "4x4x4", ()),
+        ("tpu-v5p", "4x4x16", "4x4x16", ()),
+        ("tpu-v5p", "2x4x4", "2x4x4", ()),
+        ("tpu-v5p", "4x8x16", "4x8x16", ()),
+        ("tpu-v4", "4x4x8", "4x4x8", ()),
+        ("tpu-v4", "8x4x8_Twisted", "8x4x8_Twisted", ((0, 0, 0), (4, 0, 4), (0, 0, 0))),
+        ("tpu-v7", "4x4x8", "4x4x8", ()),
+    ],
+)
+def test_a_slice_is_twisted_where_its_product_is_by_default_or_on_request(chip, text, label, turns):
+    machine = build_machine(chip, text)
+    assert (machine.label, machine.fabric.twist) == (label, turns)
+    assert build_machine(chip, label) == machine
+
+
+def test_where_a_slice_is_twisted_is_sourced():
+    twisted = {m.id: m for m in load_machines().values() if m.twist != "never"}
+    assert {name: m.twist for name, m in twisted.items()} == {"tpu-v4-pod": "offered", "tpu-v5p-pod": "default"}
+    assert all(m.sources["twist"] and m.torus and m.dimensions == 3 for m in twisted.values())
+
+
+@pytest.mark.parametrize(
+    ("chip", "text", "says"),
+    [
+        ("tpu-v5p", "4x4x4_twisted", "a multiple of 4, as in 4x4x8_twisted"),
+        ("tpu-v5p", "2x2x4_twisted", "a multiple of 4"),
+        ("tpu-v5p", "4x8x16_twisted", "k x k x 2k or k x 2k x 2k"),
+        ("tpu-v7", "4x4x8_twisted", "tpu-v7x-pod has no twisted slices"),
+        ("h200", "8x2_untwisted", "hgx-h200 has no twisted slices"),
+        ("tpu-v5p", "4x4x8_twistd", "_twisted, _untwisted or nothing"),
+        ("tpu-v5p", "4x4x8_", "_twisted, _untwisted or nothing"),
+    ],
+)
+def test_a_twist_that_is_not_offered_is_one_clear_line(chip, text, says):
+    with pytest.raises(InferometerError, match=says) as error:
+        build_machine(chip, text)
+    assert text in str(error.value)
+    assert "\n" not in str(error.value)

@@ -19,6 +19,7 @@ from inferometer.units import parse_quantity
 _MACHINE_COLUMNS = ("machine", "chip", "torus", "source", "date", "confidence")
 _LEVEL_COLUMNS = ("machine", "name", "geometry", "max_size", "bandwidth", "latency", "multicast", "reduces",
                   "wrap_multiple", "source", "latency_source", "date", "confidence")  # fmt: skip
+_TWIST_COLUMNS = ("machine", "twist", "source", "date", "confidence")
 _INSTANCE_COLUMNS = ("instance", "machine", "chips", "provider", "source", "date")
 _LEVEL_QUANTITIES = {"bytes_per_s": "bytes_per_s", "latency_s": "time"}
 
@@ -43,6 +44,7 @@ def load_machines() -> MappingProxyType[str, MachineSpec]:
             read_table("machines.csv", _MACHINE_COLUMNS),
             read_table("levels.csv", _LEVEL_COLUMNS),
             load_instances().values(),
+            read_table("twists.csv", _TWIST_COLUMNS),
         )
     )
 
@@ -68,8 +70,10 @@ def host_chips() -> MappingProxyType[str, int]:
     return MappingProxyType({r["machine"]: int(r["host_chips"]) for r in rows if r.get("host_chips")})
 
 
-def machines_from_rows(machines: list[Row], levels: list[Row], instances: Iterable[Instance]) -> dict[str, MachineSpec]:
-    """Return machines by id from the rows of `machines.csv` and `levels.csv` (innermost level first)."""
+def machines_from_rows(
+    machines: list[Row], levels: list[Row], instances: Iterable[Instance], twists: Iterable[Row] = ()
+) -> dict[str, MachineSpec]:
+    """Return machines by id from the rows of `machines.csv`, `levels.csv` (innermost first) and `twists.csv`."""
     by_machine: dict[str, list[Row]] = {r["machine"]: [] for r in machines}
     for row in levels:
         if row["machine"] not in by_machine:
@@ -78,7 +82,21 @@ def machines_from_rows(machines: list[Row], levels: list[Row], instances: Iterab
     names: dict[str, list[str]] = {}
     for instance in instances:
         names.setdefault(instance.machine, []).append(instance.name)
-    return {r["machine"]: _machine(r, by_machine[r["machine"]], names.get(r["machine"], [])) for r in machines}
+    found = {r["machine"]: _machine(r, by_machine[r["machine"]], names.get(r["machine"], [])) for r in machines}
+    for row in twists:
+        found[row["machine"]] = _twisted(found[row["machine"]], row)
+    return found
+
+
+def _twisted(spec: MachineSpec, row: Row) -> MachineSpec:
+    """Return a machine with what `twists.csv` says of it."""
+    fields = {
+        **msgspec.to_builtins(spec),
+        "twist": row["twist"],
+        "sources": {**spec.sources, "twist": f"{row['source']}, {row['date']}"},
+        "assumed": (*spec.assumed, "twist") if row["confidence"] == "C" else spec.assumed,
+    }
+    return convert(f"twists.csv: {spec.id}", fields, MachineSpec)
 
 
 def _machine(row: Row, levels: list[Row], instances: list[str]) -> MachineSpec:

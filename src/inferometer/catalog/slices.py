@@ -14,6 +14,7 @@ from inferometer.catalog.machines import (
     plain_name,
 )
 from inferometer.catalog.names import close_names, resolve
+from inferometer.catalog.twists import split_twist, twist_of
 from inferometer.catalog.userfile import is_file_name, read_user_file
 from inferometer.errors import InferometerError, unknown_name
 from inferometer.specs.hardware import Axis, ChipSpec, Fabric, Level, Machine, MachineSpec
@@ -35,7 +36,7 @@ def build_machine(chip_name: str, machine_text: str | None = None, n_chips: int 
     torus, where one size more is slices joined by the network; or a machine's or an instance's name, which stands
     for all of it unless `n_chips` says how many chips. Without `machine_text` the fabric has `n_chips` (else an
     instance's or a machine's own, else 1) on as few equal nodes as hold them, or the most cubic slice. A torus wraps
-    as its product says; twisted tori are not modelled.
+    as its product says; `4x4x8_twisted` and `4x4x8_untwisted` say how, where the product has both (else its default).
     Raises InferometerError for an unknown or ambiguous name, for a machine of another chip, and for a size that
     is not a whole number of 1 or more or that the machine does not hold.
 
@@ -48,9 +49,9 @@ def build_machine(chip_name: str, machine_text: str | None = None, n_chips: int 
         _check_size(str(n_chips), n_chips, n_chips)
     chip, spec, named = _subject(chip_name)
     text = (machine_text or "").strip()
-    sizes = None
+    sizes, word = None, ""
     if machine_text is not None:
-        sizes = parse_sizes(text)
+        sizes, word = _asked(text)
         if sizes is None:
             spec = find_machine(text)
             _check_chip(chip, spec)
@@ -61,13 +62,24 @@ def build_machine(chip_name: str, machine_text: str | None = None, n_chips: int 
         text = text if named and n_chips is None and text else "x".join(str(s) for s in sizes)
     elif len(sizes) == 1 and (spec.torus or len(spec.levels) > CHIPS_AND_NODES):
         sizes = _spread(spec, sizes[0])
+    full = _fit(spec, sizes, text)
+    twist = twist_of(spec, full, word, text)
+    if twist and not word and not named:
+        text = f"{text}_twisted"
     instance = None if named is None else load_instances().get(plain_name(named))
     return Machine(
         chip=chip,
-        fabric=Fabric(axes=_axes(spec, _fit(spec, sizes, text))),
+        fabric=Fabric(axes=_axes(spec, full), twist=twist),
         label=text,
         product=spec.id if instance is None else instance.name,
     )
+
+
+def _asked(text: str) -> tuple[tuple[int, ...] | None, str]:
+    """Return the sizes, and `twisted`, `untwisted` or nothing; no sizes where `text` is a name."""
+    numbers = text.partition("_")[0]
+    sizes = parse_sizes(numbers)
+    return sizes, "" if sizes is None else split_twist(text, numbers)
 
 
 def parse_sizes(text: str) -> tuple[int, ...] | None:

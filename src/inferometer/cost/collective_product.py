@@ -16,6 +16,7 @@ from math import prod
 
 from inferometer.cost.collective_axis import Line, axis_lines
 from inferometer.cost.groups import Leg
+from inferometer.cost.twist import tied, twisted_all_to_all
 
 Legs = tuple[Leg, ...]
 Only = frozenset[str] | None
@@ -203,13 +204,20 @@ def _all_to_all(legs: Legs, only: Only) -> Iterator[Line]:
     max((m-1)/m S/B2, (g-1)/g S/B1). Source: deepseek-ai/DeepEP:docs/legacy.md (network to node forwarding, both at
     work). On a torus the longest axis counts: n S/(8b) with, n S/(4b) without wrap. Source: derived by bisection,
     agrees with jax-ml/scaling-book:sharding.md, question 10. A limit for buffers cut fine.
+    On a twisted torus the same, or the rings it ties together at once by the shortest ways (`twist`).
     Excluded: copies merged on a node before they leave it (the caller's bytes say so).
     """
     torus = all(x.geometry in ("ring", "line") for x in legs)
     name = "torus" if torus else "hierarchical"
     if not _allowed(name, only):
         return
-    for lines in product(*(_named("all-to-all", x, only) for x in legs)):
+    ways = [_named("all-to-all", x, only) for x in legs]
+    together = tied(legs)
+    choices = list(product(*ways))
+    if together and _allowed("torus", only):
+        beside = [way for i, way in enumerate(ways) if i not in together]
+        choices += product((twisted_all_to_all(legs, together),), *beside)
+    for lines in choices:
         label = f"{name}({','.join(x.algorithm for x in lines)})"
         yield Line(label, sum(x.alpha_s for x in lines), max(x.s_per_byte for x in lines))
 

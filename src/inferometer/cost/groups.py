@@ -7,7 +7,8 @@ What an axis gives one group while all groups are busy (B, a: the axis' rate per
 
 * ring, line: a neighbour in the group is s hops away, and the s interleaved groups cross every physical link
   together: a link's share is B/s, a step takes s*a. The group closes to a ring only where the axis is a ring and
-  f*s covers it; elsewhere it is a line of f.
+  f*s covers it; elsewhere it is a line of f. Where the torus is twisted, going round ends further along other axes:
+  the ring closes for the group only if those positions are its own too (below).
 * switch, pcie: the port belongs to the chip, so the stride divides nothing.
 * mesh: a member has a link of its own to every other member, f-1 of its links; the stride divides nothing.
   (8 chips of a mesh cut to 2 keep 1/7 of the bandwidth: stas00/ml-engineering:network/README.md measures 47.7
@@ -46,6 +47,8 @@ class Leg(NamedTuple):
     """Per direction, the group's share of one link (ring, line, mesh) or of the chip's port (switch, pcie)."""
     reduces: bool = False
     multicast: bool = False
+    turn: tuple[int, ...] = ()
+    """Members of each leg of the group that going once round this ring ends further along; empty: a plain ring."""
 
     @property
     def bytes_per_s(self) -> float:
@@ -77,21 +80,40 @@ def group_size(signature: Signature) -> int:
 
 
 def closes(span: Span, axis: Axis) -> bool:
-    """Whether the group's members form a ring on this axis: it is a ring and they go all the way round."""
+    """Whether the group goes all the way round a ring axis."""
     factor, stride = span
     return axis.geometry == "ring" and factor * stride == axis.size
 
 
-def leg(span: Span, axis: Axis, rate: LinkRate) -> Leg:
-    """The network that one axis is to a group, while the groups interleaved with it are busy too."""
+def turn_of(i: int, signature: Signature, fabric: Fabric) -> tuple[int, ...] | None:
+    """Members of each leg that going once round axis i ends further along; empty: none; None: it leaves the group.
+
+    Where every turn stays inside, gathers, scatters and reductions cost what they cost on a plain torus: a chip that
+    takes in n_i members along axis i, n_i/2 on either side, and then does so along the next axis, ends with a box of
+    the lattice, which holds each member once however the box is moved and whatever the order of the axes. Where a
+    turn leaves the group, the links that would close the ring belong to its partner's: what is left is a line. In
+    truth the two make one ring of twice the length; that a group could borrow the other half of it is not sold.
+    """
+    turn = fabric.twist[i] if fabric.twist else ()
+    for (factor, stride), axis, moved in zip(signature, fabric.axes, turn, strict=False):
+        if moved and (factor * stride != axis.size or moved % stride):
+            return None
+    inside = [moved // stride for (factor, stride), moved in zip(signature, turn, strict=False) if factor != 1]
+    return tuple(inside) if any(inside) else ()
+
+
+def leg(span: Span, axis: Axis, rate: LinkRate, turn: tuple[int, ...] | None = ()) -> Leg:
+    """The network that one axis is to a group, while the groups interleaved with it are busy too (`turn_of`)."""
     factor, stride = span
     if factor < 1 or stride < 1 or factor * stride > axis.size:
         raise InferometerError(
             f"a group of {factor} at stride {stride} does not fit {axis.name!r} of {axis.size} chips"
         )
     if axis.geometry in ("ring", "line"):
-        geometry: Geometry = "ring" if closes(span, axis) else "line"
-        return Leg(axis.name, geometry, factor, stride * rate.alpha_s, rate.bytes_per_s / stride)
+        whole = turn is not None and closes(span, axis)
+        geometry: Geometry = "ring" if whole else "line"
+        shared = rate.bytes_per_s / stride
+        return Leg(axis.name, geometry, factor, stride * rate.alpha_s, shared, turn=turn or () if whole else ())
     return Leg(axis.name, axis.geometry, factor, rate.alpha_s, rate.bytes_per_s, axis.reduces, axis.multicast)
 
 
@@ -102,5 +124,7 @@ def legs(signature: Signature, fabric: Fabric, rates: Sequence[LinkRate]) -> tup
             f"a fabric of {len(fabric.axes)} axes needs as many spans and rates, got {len(signature)} and {len(rates)}"
         )
     return tuple(
-        leg(span, axis, rate) for span, axis, rate in zip(signature, fabric.axes, rates, strict=True) if span[0] != 1
+        leg(span, axis, rate, turn_of(i, signature, fabric))
+        for i, (span, axis, rate) in enumerate(zip(signature, fabric.axes, rates, strict=True))
+        if span[0] != 1
     )

@@ -49,6 +49,8 @@ class Fabric(Spec, frozen=True, kw_only=True):
     """Ordered axes, innermost (fastest) first. Chips = product of the sizes."""
 
     axes: tuple[Axis, ...]
+    twist: tuple[tuple[int, ...], ...] = ()
+    """By axis, how many positions along each axis going once round it ends further on; empty: nothing is twisted."""
 
     @property
     def n_chips(self) -> int:
@@ -84,6 +86,8 @@ class MachineSpec(Spec, frozen=True, kw_only=True):
     chip: str
     levels: tuple[Level, ...]
     torus: bool = False
+    twist: Literal["never", "offered", "default"] = "never"
+    """Whether slices of k x k x 2k and k x 2k x 2k (k a multiple of the wrap's) may be twisted, or are unless told."""
     aliases: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
     sources: dict[str, str] = {}
