@@ -64,11 +64,14 @@ def mlas(draw):
 
 @st.composite
 def ffns(draw):
-    """Gated or plain, with or without biases."""
+    """Gated or plain, with or without biases; after the mixer, or beside it with a norm of its own or without."""
+    parallel = draw(st.booleans())
     return Ffn(
         width=draw(st.sampled_from((256, 512, 768))),
         gated=draw(st.booleans()),
         bias=draw(st.booleans()),
+        parallel=parallel,
+        pre_norm=not parallel or draw(st.booleans()),
         formats=draw(formats("gate", "up", "down")),
     )
 

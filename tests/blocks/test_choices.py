@@ -9,7 +9,7 @@ from strategies import models
 from inferometer.blocks.lowering import Pass
 from inferometer.blocks.model import lower_model
 from inferometer.catalog.loader import load_engines
-from inferometer.graph.ops import Choice
+from inferometer.graph.ops import Choice, unwrapped
 from inferometer.graph.verify import verify
 from inferometer.specs.feedforward import Moe
 from inferometer.specs.formats import FORMATS
@@ -33,7 +33,7 @@ def one_pass(phase="decode", *, context=64.0, batch=4.0, unpacked=frozenset(), *
 
 
 def choices(nodes):
-    for node in nodes:
+    for node in unwrapped(nodes):
         if isinstance(node, Choice):
             yield node
             for plan in node.plans:

@@ -1,13 +1,15 @@
 """A whole model from its blocks: the graph of a pass, and what stages hold of it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from inferometer.blocks import ends, moe, tower
 from inferometer.blocks.kinds import ffn_kind, input_format, is_moe, mixer_kind
 from inferometer.blocks.lowering import Lowering, Pass
-from inferometer.graph.ops import Graph, Node, Segment
+from inferometer.graph.ops import Branch, Graph, Item, Node, Segment, unwrapped
 from inferometer.specs.feedforward import FeedForward, Ffn, Moe
 from inferometer.specs.mixers import Mixer
 from inferometer.specs.model import Layer, ModelSpec
@@ -31,10 +33,11 @@ def lower_model(model: ModelSpec, at: Pass) -> Graph:
     ffns = [_ffn(block, low, model) for block in model.ffns]
     segments = []
     for index, kind in enumerate(layer_kinds(model)):
-        blocks = [x for x in (_held(mixers, kind.mixer), _held(ffns, kind.ffn)) if x is not None]
-        nodes = tuple(node for block in blocks for node in block.nodes)
-        edges = {r: tuple(node for block in blocks for node in block.edges[r]) for r in RESIDUALS}
-        segments.append(Segment(name=f"layer-{index}", nodes=nodes, edges=edges))
+        mixer, ffn = _held(mixers, kind.mixer), _held(ffns, kind.ffn)
+        block = None if kind.ffn is None else model.ffns[kind.ffn]
+        beside = isinstance(block, Ffn) and block.parallel
+        parts = [x for x in (mixer, ffn) if x is not None]
+        segments.append((_forked if beside and len(parts) > 1 else _in_a_row)(f"layer-{index}", *parts))
     segments += [
         *tower.lower(low, model, RESIDUALS),
         ends.embedding(low, model, RESIDUALS),
@@ -46,6 +49,30 @@ def lower_model(model: ModelSpec, at: Pass) -> Graph:
 
 def _held(segments: list[Segment], index: int | None) -> Segment | None:
     return None if index is None else segments[index]
+
+
+def _in_a_row(name: str, *blocks: Segment) -> Segment:
+    """Return one layer of blocks one after another."""
+    nodes = tuple(node for block in blocks for node in block.nodes)
+    edges = {r: tuple(node for block in blocks for node in block.edges[r]) for r in RESIDUALS}
+    return Segment(name=name, nodes=nodes, edges=edges)
+
+
+def _forked(name: str, mixer: Segment, ffn: Segment) -> Segment:
+    """Return one layer of two blocks on branches, which join before their partial sums are reduced.
+
+    Branches start after the norm they share, or, where each has its own, with it.
+    """
+    edges = dict(mixer.edges)
+    for r in RESIDUALS:
+        *before, after = mixer.edges[r]
+        if ffn.edges[r]:
+            edges[r] = (_side("left", before), after, _side("right", ffn.edges[r]))
+    return Segment(name=name, nodes=(_side("left", mixer.nodes), _side("right", ffn.nodes)), edges=edges)
+
+
+def _side(side: Literal["left", "right"], items: Iterable[Item]) -> Branch:
+    return Branch(side=side, nodes=tuple(unwrapped(items)))
 
 
 def _mixer(block: Mixer, low: Lowering, model: ModelSpec) -> Segment:

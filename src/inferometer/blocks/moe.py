@@ -16,6 +16,7 @@ split over TP. After a gather their partial sums are added to the routed ones at
 ranks' tokens) and are reduced with them; after an exchange they join at the layout where that is cheapest.
 """
 
+from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
@@ -25,7 +26,19 @@ from inferometer.blocks.lowering import WIDE_BYTES, Lowering
 from inferometer.blocks.routing import Busiest, busiest_rank
 from inferometer.blocks.tensors import Tensor, local_rows, one_copy_bytes
 from inferometer.graph.layout import Layout
-from inferometer.graph.ops import Choice, CollectiveKind, Column, Message, Node, OpKind, Plan, Traffic, Work
+from inferometer.graph.ops import (
+    Branch,
+    Choice,
+    CollectiveKind,
+    Column,
+    Item,
+    Message,
+    Node,
+    OpKind,
+    Plan,
+    Traffic,
+    Work,
+)
 from inferometer.specs.feedforward import Moe
 
 
@@ -96,15 +109,24 @@ def _shared(name: str, rows: int, cols: int, fmt: str, *, split_rows: str = "", 
     return Tensor(name=name, rows=rows, cols=cols, format=fmt, kind=kind, split_rows=split_rows, split_cols=split_cols)
 
 
-def lower(block: Moe, low: Lowering, dtype: str) -> list[Node]:
-    """Return the ops that no residual layout changes: experts and shared experts."""
+def lower(block: Moe, low: Lowering, dtype: str) -> list[Item]:
+    """Return the ops that no residual layout changes: experts and, on a branch of their own, shared experts."""
     by_name = {t.name: t for t in tensors(block, low.hidden, dtype)}
     busiest = busiest_of(block, low)
-    nodes = _routed(block, low, by_name, busiest)
+    nodes = _routed_side(block, _routed(block, low, by_name, busiest))
     if block.shared_width:
         ins = tuple(by_name[n] for n in ("shared_gate_proj", "shared_up") if n in by_name)
-        nodes += dense(low, "shared.", ins, by_name["shared_down"])
-    return nodes
+        nodes += (_shared_side(dense(low, "shared.", ins, by_name["shared_down"])),)
+    return list(nodes)
+
+
+def _routed_side(block: Moe, nodes: Iterable[Node]) -> tuple[Item, ...]:
+    """Return nodes as what runs beside the shared experts, where there are any."""
+    return (Branch(side="left", nodes=tuple(nodes)),) if block.shared_width else tuple(nodes)
+
+
+def _shared_side(nodes: Iterable[Node]) -> Branch:
+    return Branch(side="right", nodes=tuple(nodes))
 
 
 def busiest_of(block: Moe, low: Lowering) -> Busiest:
@@ -154,30 +176,35 @@ def _grouped(block: Moe, low: Lowering, name: str, parts: tuple[Tensor, ...], bu
     return low.unpacked((work,), parts[0].format, busiest.distinct * (rows * cols))
 
 
-def edges(block: Moe, low: Lowering, residual: str, dtype: str) -> tuple[Node, ...]:
-    """Return what surrounds the experts under one residual layout: norm, dispatch and combine."""
+def edges(block: Moe, low: Lowering, residual: str, dtype: str) -> tuple[Item, ...]:
+    """Return what surrounds the experts under one residual layout: norm, dispatch and combine.
+
+    Shared experts wait for the norm (and for the router where it also gates them), routed ones for router, quantise
+    and dispatch; both are done before they are added.
+    """
     fmt = block.formats.get("up", dtype)
     sent = low.narrow_bytes(fmt)
     here, rows = low.residual_layout(residual), low.residual_rows(residual)
     whole, own, split = low.layout(tp="R", dpa="R"), low.layout(tp="R"), low.layout(tp="T")
     partial = low.layout(tp="P", dpa="P")
-    shared_in = (low.reshard(here, own, sent),) if block.shared_width and here != own else ()
-    gather = Plan(name="gather", nodes=(*_between(low, here, whole, sent), low.reshard(partial, here)))
+    shared_in = (_shared_side([low.reshard(here, own, sent)]),) if block.shared_width and here != own else ()
+    gathered = _between(low, here, whole, sent)
+    gather = Plan(name="gather", nodes=(*_routed_side(block, gathered), low.reshard(partial, here)))
+    exchanged = (
+        *_between(low, here, split, sent),
+        low.once("exchange", block, lambda: _exchanges(block, low, sent)),
+    )
     exchange = Plan(
         name="exchange",
-        nodes=(
-            *shared_in,
-            *_between(low, here, split, sent),
-            low.once("exchange", block, lambda: _exchanges(block, low, sent)),
-            _join(block, low, split, here),
-        ),
+        nodes=(*shared_in, *_routed_side(block, exchanged), _join(block, low, split, here)),
     )
     by_name = {t.name: t for t in tensors(block, low.hidden, dtype)}
     gates = tuple(by_name[n] for n in ("router", "shared_gate") if n in by_name)
+    scores = low.gemm("+".join(gate.name for gate in gates), gates, rows, low.at.tokens)
     return (
         *low.norms("ffn", rows, block),
-        *low.gemm("+".join(gate.name for gate in gates), gates, rows, low.at.tokens),
-        *low.quantise("dispatch", fmt, rows * low.hidden),
+        *(scores if block.shared_gate else _routed_side(block, scores)),
+        *_routed_side(block, low.quantise("dispatch", fmt, rows * low.hidden)),
         *_branch_norms(block, low, rows),
         Choice(name="moe-dispatch", plans=(gather, exchange)),
     )
@@ -272,8 +299,8 @@ def _join(block: Moe, low: Lowering, routed: Layout, target: Layout) -> Node:
     plans = []
     for name, layout in (("split", low.layout(tp="T")), ("target", target)):
         nodes = (
-            *_between(low, routed, layout, WIDE_BYTES),
-            *_between(low, shared, layout, WIDE_BYTES),
+            *_routed_side(block, _between(low, routed, layout, WIDE_BYTES)),
+            _shared_side(_between(low, shared, layout, WIDE_BYTES)),
             *_between(low, layout, target, WIDE_BYTES),
         )
         plans.append(Plan(name=f"add-{name}", nodes=nodes))

@@ -1,11 +1,12 @@
 """From busy sums to the time of a stage's step. Columns in, columns out.
 
 Letters: C compute, M memory and N network busy seconds of the step, a and b the shares of M and N that can hide, W the
-ops' times one after another, W' the same with weights already on chip.
+ops' times one after another, W' the same with weights already on chip. Where a segment forks: l and r the two branches'
+ops and messages one after another, c, m, n their compute, memory and network busy seconds together.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -23,6 +24,31 @@ class Busy(NamedTuple):
     network_s: Column
     steady_s: Column = NONE
     """As `work_s` with no op waiting for its weights: a repeat of a layer, whose weights were fetched ahead."""
+    left_s: Column = NONE
+    """One branch of a segment that forks (`graph.ops.Branch`): its ops and messages one after another."""
+    right_s: Column = NONE
+    left_steady_s: Column = NONE
+    """As `left_s` with no op waiting for its weights."""
+    right_steady_s: Column = NONE
+    fork_compute_s: Column = NONE
+    """Seconds of both branches together."""
+    fork_memory_s: Column = NONE
+    fork_network_s: Column = NONE
+
+
+def on_branch(busy: Busy, side: Literal["left", "right"]) -> Busy:
+    """Return the sums of what runs on one branch, told as such; a branch does not fork again."""
+    one, steady = busy.work_s + busy.network_s, busy.steady_s + busy.network_s
+    left = side == "left"
+    return busy._replace(
+        left_s=one if left else NONE,
+        right_s=NONE if left else one,
+        left_steady_s=steady if left else NONE,
+        right_steady_s=NONE if left else steady,
+        fork_compute_s=busy.compute_s,
+        fork_memory_s=busy.memory_s,
+        fork_network_s=busy.network_s,
+    )
 
 
 class Overlap(NamedTuple):
@@ -67,22 +93,39 @@ def overlapped(busy: Busy, overlap: Overlap) -> Column:
 
 
 def dag_first(busy: Busy, overlap: Overlap) -> Column:
-    """Return the time of a segment's first run with three streams: max(C, M, N, W + N).
+    """Return the time of a segment's first run with three streams: max(C, M, N, W + N - hidden).
 
-    Each op waits for the one before it, so the critical path is the ops and messages one after another; no stream is
-    fuller than that. The stated overlap shares are not used: what hides follows from the order of the ops.
+    Each op waits for the one before it, so the critical path is the ops and messages one after another, but where the
+    segment forks: l and r run at once, and take as long as the longer branch or their fullest stream. What hides is
+    l + r - max(l, r, c, m, n). The stated overlap shares are not used: what hides follows from the order of the ops.
+
+    >>> z = np.array([0.0]); first, then = Busy(z + 4, z, z + 4, z + 3), Busy(z, z + 2, z + 2, z)
+    >>> forked = Busy(*map(np.add, on_branch(first, "left"), on_branch(then, "right")))
+    >>> float(dag_first(forked, Overlap())[0])
+    7.0
     """
-    return np.maximum(_fullest(busy), serial(busy, overlap))
+    return np.maximum(
+        _fullest(busy), serial(busy, overlap) - _hidden(busy, busy.left_s, busy.right_s, busy.fork_memory_s)
+    )
 
 
 def dag_later(busy: Busy, overlap: Overlap) -> Column:
-    """Return the time of each further run: max(C, M, N, W' + N).
+    """Return the time of each further run: max(C, M, N, W' + N - hidden).
 
     While one run computes, the memory stream fetches the weights of the next, so no op waits for them; the stream is
-    still busy for as long as they take.
+    still busy for as long as they take. What hides of a fork is l' + r' - max(l', r', c, n): what its ops read and
+    write beside weights counts in l' and r', but is not added up over both.
     """
     del overlap
-    return np.maximum(_fullest(busy), busy.steady_s + busy.network_s)
+    path = busy.steady_s + busy.network_s - _hidden(busy, busy.left_steady_s, busy.right_steady_s, NONE)
+    return np.maximum(_fullest(busy), path)
+
+
+def _hidden(busy: Busy, left_s: Column, right_s: Column, memory_s: Column) -> Column:
+    """Return how much shorter a fork is than its branches one after another."""
+    longer = np.maximum(left_s, right_s)
+    fullest = np.maximum(np.maximum(busy.fork_compute_s, busy.fork_network_s), memory_s)
+    return left_s + right_s - np.maximum(longer, fullest)
 
 
 def _fullest(busy: Busy) -> Column:

@@ -14,9 +14,9 @@ import numpy as np
 
 from inferometer.cost.backend import CostBackend
 from inferometer.cost.collectives import envelope_table, merged_line
-from inferometer.cost.schedulers import Busy
+from inferometer.cost.schedulers import Busy, on_branch
 from inferometer.estimate.candidates import GROUP_OF, GROUPS, Block, Index, Placements
-from inferometer.graph.ops import NONE, Choice, Column, Mask, Message, Node, Plan, Traffic, Work
+from inferometer.graph.ops import NONE, Branch, Choice, Column, Item, Mask, Message, Node, Plan, Traffic, Work
 from inferometer.specs.hardware import Machine
 
 ZERO = NONE
@@ -44,8 +44,8 @@ def add(a: Column, b: Column) -> Column:
 
 
 def network_only(busy: Busy) -> bool:
-    """Return whether only messages take time."""
-    return busy.work_s is ZERO and busy.memory_s is ZERO and busy.compute_s is ZERO
+    """Return whether only messages take time, and on no branch."""
+    return busy.work_s is ZERO and busy.memory_s is ZERO and busy.compute_s is ZERO and busy.fork_network_s is ZERO
 
 
 class OwnSlots(NamedTuple):
@@ -175,7 +175,7 @@ class Pricer:
     group_sizes: Mapping[str, Column]
     """Role -> ranks, a column over rows; roles of size 1 cost nothing."""
     steady: bool = False
-    """Whether ops are also priced with their weights already on chip."""
+    """Whether ops are also priced with their weights already on chip, and branches kept apart."""
     spaces: Spaces = field(init=False)
     _busy_roles: set[str] = field(init=False)
     _memo: dict[int, Cost] = field(default_factory=dict)
@@ -197,12 +197,22 @@ class Pricer:
             return Cost(Busy(ZERO, ZERO, ZERO, left.network_s + right.network_s), space)
         return Cost(Busy(*map(add, left, right)), space)
 
-    def price(self, nodes: tuple[Node, ...]) -> Cost:
-        """Return the cost of nodes run one after another."""
+    def price(self, items: tuple[Item, ...]) -> Cost:
+        """Return the cost of nodes run one after another, and how much of it is on which branch."""
         cost = NOTHING
-        for node in nodes:
-            cost = self.add(cost, self.price_node(node))
+        for item in items:
+            if isinstance(item, Branch):
+                for node in item.nodes:
+                    cost = self.add(cost, self._on_branch(self.price_node(node), item))
+            else:
+                cost = self.add(cost, self.price_node(item))
         return cost
+
+    def _on_branch(self, cost: Cost, branch: Branch) -> Cost:
+        """Return a cost told as a branch's, where the scheduler asks for that."""
+        if not self.steady or cost is NOTHING:
+            return cost
+        return Cost(on_branch(cost.busy, branch.side), cost.space)
 
     def price_node(self, node: Node) -> Cost:
         """Return the cost of one node."""

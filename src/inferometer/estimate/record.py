@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from inferometer.estimate.pricer import PLACED, Cost, Pricer
 from inferometer.estimate.result import ChoiceRow, OpRow
-from inferometer.graph.ops import Choice, Column, Graph, Message, Node, Work
+from inferometer.graph.ops import Choice, Column, Graph, Item, Message, Node, Work, unwrapped
 
 MOST_PLANS = 24
 """Plans of one Choice listed in full, the cheapest first."""
@@ -36,7 +36,7 @@ def read_record(pricer: Pricer, graph: Graph, where: "Where", times: Iterable[fl
     reader = _Reader(pricer, where)
     for segment, count in zip(graph.segments, times, strict=True):
         if count:
-            for node in (*segment.nodes, *segment.edges[residual]):
+            for node in unwrapped((*segment.nodes, *segment.edges[residual])):
                 reader.walk(node, segment.name, int(count), "")
     return Record(tuple(reader.ops), tuple(reader.choices))
 
@@ -51,7 +51,7 @@ class Where(NamedTuple):
 class _Priced(NamedTuple):
     name: str
     seconds: float
-    nodes: tuple[Node, ...]
+    nodes: tuple[Item, ...]
 
 
 class _Reader:
@@ -145,7 +145,7 @@ class _Reader:
                 )
             )
         label = plan if node.name == "reshard" else f"{node.name}={taken.name}"
-        for inner in taken.nodes:
+        for inner in unwrapped(taken.nodes):
             if not (node.name == "reshard" and isinstance(inner, Choice)):
                 self.walk(inner, segment, layers, label)
                 continue

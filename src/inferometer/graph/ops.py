@@ -4,9 +4,10 @@ A graph says what work a pass is made of. It knows no chip and no axis: a Messag
 spans, a Choice lists legal alternatives, and whoever prices the graph takes the cheapest.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -88,7 +89,7 @@ class Plan:
     """One legal way through a Choice."""
 
     name: str
-    nodes: "tuple[Node, ...]"
+    nodes: "tuple[Item, ...]"
     legal: Mask | None = None
     """Rows where the plan is legal; None is everywhere."""
 
@@ -105,13 +106,37 @@ Node = Work | Message | Choice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """Nodes of one of the two branches of a segment, which wait for nothing of the other one.
+
+    A segment forks once: all that is on a side, wherever it stands in the segment, is one branch, in order; both start
+    when what neither holds has run so far, and what follows waits for both. Only the `dag` scheduler runs them at once.
+    """
+
+    side: Literal["left", "right"]
+    nodes: tuple[Node, ...]
+
+
+Item = Node | Branch
+
+
+def unwrapped(items: Iterable[Item]) -> Iterator[Node]:
+    """Yield nodes in order, those of branches among them."""
+    for item in items:
+        if isinstance(item, Branch):
+            yield from item.nodes
+        else:
+            yield item
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
     """Work done once a layer of one kind (or once a pass: embedding, head, stage boundary)."""
 
     name: str
-    nodes: tuple[Node, ...]
+    nodes: tuple[Item, ...]
     """Work that no residual layout changes."""
-    edges: Mapping[str, tuple[Node, ...]]
+    edges: Mapping[str, tuple[Item, ...]]
     """By residual layout: norms, and the way into and out of the block."""
 
 

@@ -5,7 +5,19 @@ from collections.abc import Mapping
 import numpy as np
 
 from inferometer.graph.layout import Layout, Step, neighbours, reshard_plans
-from inferometer.graph.ops import Choice, CollectiveKind, Column, Graph, Message, Node, OpKind, Plan, Traffic, Work
+from inferometer.graph.ops import (
+    Choice,
+    CollectiveKind,
+    Column,
+    Graph,
+    Item,
+    Message,
+    OpKind,
+    Plan,
+    Traffic,
+    Work,
+    unwrapped,
+)
 from inferometer.specs.deployment import ROLES
 from inferometer.specs.formats import FORMATS
 
@@ -69,9 +81,9 @@ def _freely(states: set[Layout], joint: str) -> set[Layout]:
     return found
 
 
-def _nodes(nodes: tuple[Node, ...], where: str) -> None:
+def _nodes(items: tuple[Item, ...], where: str) -> None:
     shares: dict[str, float] = {}
-    for node in nodes:
+    for node in unwrapped(items):
         here = f"{where}/{node.name}"
         if isinstance(node, Work):
             _work(node, here)
