@@ -94,11 +94,13 @@ def turn_of(i: int, signature: Signature, fabric: Fabric) -> tuple[int, ...] | N
     turn leaves the group, the links that would close the ring belong to its partner's: what is left is a line. In
     truth the two make one ring of twice the length; that a group could borrow the other half of it is not sold.
     """
-    turn = fabric.twist[i] if fabric.twist else ()
-    for (factor, stride), axis, moved in zip(signature, fabric.axes, turn, strict=False):
+    if not fabric.twist:
+        return ()
+    turn = fabric.twist[i]
+    for (factor, stride), axis, moved in zip(signature, fabric.axes, turn, strict=True):
         if moved and (factor * stride != axis.size or moved % stride):
             return None
-    inside = [moved // stride for (factor, stride), moved in zip(signature, turn, strict=False) if factor != 1]
+    inside = [moved // stride for (factor, stride), moved in zip(signature, turn, strict=True) if factor != 1]
     return tuple(inside) if any(inside) else ()
 
 

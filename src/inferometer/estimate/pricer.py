@@ -33,6 +33,9 @@ class Cost(NamedTuple):
 PLACED = 3
 """Dimensions of a column over slots or placements; one over rows alone has two, a constant none."""
 
+_PLAIN = Busy._fields.index("left_s")
+"""Fields of `Busy` that are told of every op, branch or not."""
+
 NOTHING = Cost(Busy(ZERO, ZERO, ZERO, ZERO))
 
 
@@ -41,6 +44,12 @@ def add(a: Column, b: Column) -> Column:
     if a is ZERO:
         return b
     return a if b is ZERO else a + b
+
+
+def summed(a: Busy, b: Busy) -> Busy:
+    """Return a + b; what is told by branch only where there is one."""
+    forks = not (a.left_s is ZERO and a.right_s is ZERO and b.left_s is ZERO and b.right_s is ZERO)
+    return Busy(*map(add, a, b)) if forks else Busy(*map(add, a[:_PLAIN], b[:_PLAIN]))
 
 
 def network_only(busy: Busy) -> bool:
@@ -195,7 +204,7 @@ class Pricer:
         left, right, space = self.spaces.common(a, b)
         if network_only(left) and network_only(right):
             return Cost(Busy(ZERO, ZERO, ZERO, left.network_s + right.network_s), space)
-        return Cost(Busy(*map(add, left, right)), space)
+        return Cost(summed(left, right), space)
 
     def price(self, items: tuple[Item, ...]) -> Cost:
         """Return the cost of nodes run one after another, and how much of it is on which branch."""
