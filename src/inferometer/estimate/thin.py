@@ -26,6 +26,10 @@ Factors = tuple[int, ...]
 Lines = Callable[[str, Signature], tuple[Line, ...]]
 """(collective kind, signature) -> its lower envelope."""
 
+_MESH, _EXPERTS, _FRAME = ("dcp", "tp", "dpa"), ("etp", "ep"), ("pp", "r")
+_INSIDE = _MESH + _EXPERTS
+"""Roles that a step places: in TP and DPA, in EP and ETP, around the region."""
+
 SUMS = ("all-reduce", "all-gather", "reduce-scatter")
 
 
@@ -145,31 +149,41 @@ def thinned(
 ) -> list[dict[str, Index]]:
     """Return, by axis, the factors of every placement kept: columns dcp, tpx, dpa, etp, ep, pp, r."""
     thinner = Thinner(fabric, lines, divisors)
-    rows: list[dict[str, Factors]] = []
-    inside: dict[Factors, list[dict[str, Factors]]] = {}
+    n_axes = len(fabric.axes)
+    parts = [np.zeros((0, len(_INSIDE) + len(_FRAME), n_axes), dtype=np.int64)]
+    inside: dict[Factors, Index] = {}
     for frame in thinner.regions(thinner.frames()):
-        if not _agrees(frame.factors, fixed):
+        if not _agrees(frame, fixed):
             continue
         stage = frame.factors["stage"]
         if stage not in inside:
-            pairs = product(thinner.meshes(stage, moe=moe), thinner.experts(stage, moe=moe))
-            both = ({**mesh.factors, **expert.factors} for mesh, expert in pairs)
-            inside[stage] = [factors for factors in both if _agrees(factors, fixed)]
-        rows += [{**frame.factors, **factors} for factors in inside[stage]]
-    return _columns(rows, len(fabric.axes))
+            meshes = [way for way in thinner.meshes(stage, moe=moe) if _agrees(way, fixed)]
+            experts = [way for way in thinner.experts(stage, moe=moe) if _agrees(way, fixed)]
+            inside[stage] = _paired(_stacked(meshes, _MESH, n_axes), _stacked(experts, _EXPERTS, n_axes))
+        parts.append(_paired(inside[stage], _stacked([frame], _FRAME, n_axes)))
+    return _columns(np.concatenate(parts))
 
 
-def _agrees(factors: Mapping[str, Factors], fixed: Mapping[str, int]) -> bool:
-    return all(prod(factors[name]) == size for name, size in fixed.items() if name in factors)
+def _agrees(way: Way, fixed: Mapping[str, int]) -> bool:
+    return all(prod(way.factors[name]) == size for name, size in fixed.items() if name in way.factors)
 
 
-def _columns(rows: list[dict[str, Factors]], n_axes: int) -> list[dict[str, Index]]:
-    """Return rows of factors as columns by axis, TP written as DCP x tpx."""
-    names = ("dcp", "tp", "dpa", "etp", "ep", "pp", "r")
-    columns = {name: np.array([row[name] for row in rows], dtype=np.int64).reshape(-1, n_axes) for name in names}
+def _stacked(ways: list[Way], names: tuple[str, ...], n_axes: int) -> Index:
+    """Return the factors of ways, (ways, names, axes)."""
+    factors = [[way.factors[name] for name in names] for way in ways]
+    return np.array(factors, dtype=np.int64).reshape(-1, len(names), n_axes)
+
+
+def _paired(a: Index, b: Index) -> Index:
+    """Return every row of a with every row of b, the latter running faster; their names one after another."""
+    return np.concatenate([np.repeat(a, len(b), axis=0), np.tile(b, (len(a), 1, 1))], axis=1)
+
+
+def _columns(rows: Index) -> list[dict[str, Index]]:
+    """Return rows of factors, (rows, names, axes), as columns by axis, TP written as DCP x tpx."""
     by_axis = []
-    for axis in range(n_axes):
-        own = {name: column[:, axis] for name, column in columns.items()}
+    for axis in range(rows.shape[2]):
+        own = dict(zip(_INSIDE + _FRAME, rows[:, :, axis].T, strict=True))
         tp = own.pop("tp")
         by_axis.append({**own, "tpx": tp // np.maximum(own["dcp"], 1)})
     return by_axis
