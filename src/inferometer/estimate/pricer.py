@@ -252,8 +252,9 @@ class Pricer:
         alpha, beta, index = self._slot_lines(node.role, node.kind)
         best = node.message_bytes * beta[0]
         best += alpha[0]
+        line = np.empty_like(best) if len(alpha) > 1 else best
         for a, b in zip(alpha[1:], beta[1:], strict=True):
-            line = node.message_bytes * b
+            np.multiply(node.message_bytes, b, out=line)
             line += a
             np.minimum(best, line, out=best)
         seconds = best if index is None else best.reshape(-1, best.shape[2]).take(index, axis=0)

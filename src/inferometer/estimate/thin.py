@@ -9,6 +9,7 @@ leaves less room for DCP) it does not weigh: the result is thinned, not exact.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from itertools import product
 from math import prod
 from typing import NamedTuple
@@ -79,7 +80,7 @@ class Thinner:
 
     def __init__(self, fabric: Fabric, lines: Lines, divisors: Callable[[int], tuple[int, ...]]) -> None:
         self._fabric = fabric
-        self._lines = lines
+        self._lines = cache(lines)
         self._divisors = divisors
         self._context: dict[Factors, list[Way]] = {}
 
