@@ -21,7 +21,8 @@ from inferometer.estimate.estimate import estimate, make_problem
 from inferometer.estimate.step import StepModel
 from inferometer.graph.ops import Choice, unwrapped
 from inferometer.specs.deployment import Deployment, EngineSpec, Sizes
-from inferometer.specs.model import Attention, Ffn, Moe
+from inferometer.specs.feedforward import Ffn, Moe
+from inferometer.specs.mixers import Attention
 
 STREAMS = ("compute", "memory", "network")
 ZERO = np.zeros(1)
