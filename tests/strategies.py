@@ -6,6 +6,7 @@ mostly powers of two, so that most shardings divide evenly and are legal.
 
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from hypothesis import strategies as st
 
@@ -18,8 +19,9 @@ from inferometer.estimate.step import Problem
 from inferometer.specs.deployment import Sizes, Workload
 from inferometer.specs.feedforward import Ffn, Moe
 from inferometer.specs.hardware import Axis, ChipSpec, Fabric, Machine
-from inferometer.specs.mixers import Attention, Mla
+from inferometer.specs.mixers import Attention, Beside, Mla
 from inferometer.specs.model import Layer, ModelSpec
+from inferometer.specs.recurrent import LinearAttention, Mamba1, Mamba2, ShortConv
 
 WEIGHT_FORMATS = ("bf16", "fp8", "fp8-block", "fp8-channel", "int4-g128", "mxfp4", "nvfp4")
 PEAKS = ("bf16", "fp8", "fp4")
@@ -58,8 +60,70 @@ def mlas(draw):
         rope_dim=draw(st.sampled_from((16, 32))),
         v_dim=draw(st.sampled_from((32, 64))),
         bias=draw(st.booleans()),
+        gate=draw(st.sampled_from(("none", "head", "wide"))),
         formats=draw(formats("q", "q_a", "q_b", "kv_a", "kv_b", "o")),
     )
+
+
+@st.composite
+def linears(draw):
+    """Linear attention: any decay, with and without the delta rule, a convolution and latents of its gates."""
+    heads = draw(st.sampled_from((4, 8, 16)))
+    return LinearAttention(
+        heads=heads,
+        key_heads=draw(st.sampled_from([k for k in (1, 2, 4, 8, 16) if k <= heads])),
+        key_dim=draw(st.sampled_from((16, 32))),
+        value_dim=draw(st.sampled_from((16, 64))),
+        decay=draw(st.sampled_from(("fixed", "head", "channel"))),
+        delta=draw(st.booleans()),
+        decay_rank=draw(st.sampled_from((None, 16))),
+        gate=draw(st.sampled_from(("none", "head", "wide"))),
+        gate_rank=draw(st.sampled_from((None, 16))),
+        conv=draw(st.sampled_from((0, 4))),
+        qk_norm=draw(st.booleans()),
+        out_norm_groups=draw(st.sampled_from((None, 1, 4))),
+        formats=draw(formats("q", "k", "v", "decay_b", "gate", "o")) if draw(st.booleans()) else {},
+    )
+
+
+@st.composite
+def mambas(draw):
+    """Mamba-2, Mamba, or a gated short convolution."""
+    kind = draw(st.sampled_from(("mamba2", "mamba1", "short-conv")))
+    bias, span = draw(st.booleans()), draw(st.sampled_from((2, 4)))
+    if kind == "short-conv":
+        return ShortConv(width=draw(st.sampled_from((256, 512))), conv=span, bias=bias)
+    state, conv_bias = draw(st.sampled_from((16, 64))), draw(st.booleans())
+    if kind == "mamba1":
+        inner, rank = draw(st.sampled_from((256, 512))), draw(st.sampled_from((8, 16)))
+        norms = draw(st.booleans())
+        return Mamba1(
+            inner=inner, state=state, dt_rank=rank, conv=span, conv_bias=conv_bias, bias=bias, inner_norms=norms
+        )
+    return Mamba2(
+        heads=draw(st.sampled_from((8, 16))),
+        head_dim=draw(st.sampled_from((16, 64))),
+        groups=draw(st.sampled_from((1, 2, 8))),
+        state=state,
+        conv=span,
+        conv_bias=conv_bias,
+        in_bias=bias,
+        out_bias=bias,
+        gated_norm=draw(st.booleans()),
+        formats=draw(formats("z", "b", "o")) if draw(st.booleans()) else {},
+    )
+
+
+@st.composite
+def besides(draw):
+    """Attention beside a recurrent mixer, without norms of their own."""
+    parts = (draw(attentions()), draw(st.one_of(linears(), mambas())))
+    return Beside(parts=tuple(msgspec.structs.replace(part, pre_norm=False) for part in parts))
+
+
+def any_mixers():
+    """Any kind of mixer."""
+    return st.one_of(attentions(), mlas(), linears(), mambas(), besides())
 
 
 @st.composite
@@ -100,7 +164,7 @@ def moes(draw):
 def models(draw, *, moe=None):
     """A decoder of one to eight layers that use every block; `moe` asks for routed experts, or for none."""
     with_moe = draw(st.booleans()) if moe is None else moe
-    mixers = tuple(draw(st.lists(st.one_of(attentions(), mlas()), min_size=1, max_size=2)))
+    mixers = tuple(draw(st.lists(any_mixers(), min_size=1, max_size=2)))
     blocks = draw(st.lists(ffns(), min_size=0 if with_moe else 1, max_size=1))
     if with_moe:
         blocks.append(draw(moes()))
@@ -120,6 +184,7 @@ def models(draw, *, moe=None):
         dtype="bf16",
         head_format=draw(st.sampled_from((None, "fp8"))),
         kv_format=draw(st.sampled_from(("bf16", "fp8"))),
+        state_format=draw(st.sampled_from(("fp32", "bf16"))),
         source="made up by the tests",
     )
 

@@ -1,7 +1,7 @@
 """Models that use every kind of norm, bias, window and sharing the blocks know, drawn at random."""
 
 from hypothesis import strategies as st
-from strategies import formats
+from strategies import besides, formats, linears, mambas
 
 from inferometer.specs.feedforward import Ffn, Moe
 from inferometer.specs.mixers import Attention
@@ -75,7 +75,8 @@ def moes(draw):
 @st.composite
 def rich_models(draw):
     """A decoder of two or three layers, dense and routed, with everything at its ends."""
-    mixers = tuple(draw(st.lists(attentions(), min_size=2, max_size=2)))
+    kinds = st.one_of(attentions(), attentions(), linears(), mambas(), besides())
+    mixers = tuple(draw(st.lists(kinds, min_size=2, max_size=2)))
     return ModelSpec(
         name="rich",
         architecture="made-up",

@@ -13,7 +13,7 @@ from inferometer.estimate.estimate import estimate, make_problem
 from inferometer.graph.ops import ONE
 from inferometer.specs.deployment import Deployment, Sizes
 
-WHOLE = dict.fromkeys(("tp", "kv", "ep", "etp"), ONE)
+WHOLE = dict.fromkeys(("tp", "kv", "groups", "ep", "etp"), ONE)
 some = settings(max_examples=60, deadline=None)
 
 

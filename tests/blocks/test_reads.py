@@ -12,7 +12,7 @@ from inferometer.graph.ops import ONE
 from inferometer.specs.deployment import Deployment, Sizes
 from inferometer.specs.feedforward import Moe
 
-WHOLE = dict.fromkeys(("tp", "kv", "ep", "etp"), ONE)
+WHOLE = dict.fromkeys(("tp", "kv", "groups", "ep", "etp"), ONE)
 
 
 def ops_of(spec, batch):
@@ -35,8 +35,9 @@ def test_a_large_batch_reads_every_matrix_once(spec):
 
 @given(models(moe=False))
 def test_a_token_multiplies_by_every_matrix_once(spec):
-    """Twice the parameters a token, but for vectors, the embedding and the attention core."""
-    matrices = sum(t.params * n for t, n in all_tensors(spec) if t.cols > 1 and t.kind != "embedding")
+    """Twice the parameters a token, but for vectors, convolutions, the embedding and cores."""
+    left_out = ("embedding", "recurrence")
+    matrices = sum(t.params * n for t, n in all_tensors(spec) if t.cols > 1 and t.kind not in left_out)
     matrices += spec.vocab * spec.hidden if spec.tied else 0
     ops = [op for op in ops_of(spec, 1) if op.kind == "gemm"]
     if all(op.plan != "mla=expanded" for op in ops):
@@ -55,7 +56,7 @@ def test_one_token_reads_k_experts(spec):
 
 @given(models(moe=True))
 def test_a_token_multiplies_by_the_active_parameters(spec):
-    vectors = sum(t.params * n for t, n in all_tensors(spec) if t.cols == 1)
+    vectors = sum(t.params * n for t, n in all_tensors(spec) if t.cols == 1 or t.kind == "recurrence")
     table = spec.vocab * spec.hidden
     matrices = count_params(spec).active - vectors - (0 if spec.tied else table)
     ops = [op for op in ops_of(spec, 1) if op.kind in ("gemm", "grouped-gemm")]

@@ -12,6 +12,8 @@ TABLE = {
     "for_model": "--model",
     "quant": "--quant",
     "kv_cache_dtype": "--kv-cache-dtype",
+    "state_dtype": "--state-dtype",
+    "state_slots": "--state-slots",
     "batch_size": "--batch-size --batch",
     "isl": "--isl --prefill-len",
     "osl": "--osl --gen-len",
@@ -51,7 +53,7 @@ TABLE = {
     "json": "--json",
     "table": "--table",
 }
-WORK = "quant kv_cache_dtype batch_size isl osl context images image_size phase"
+WORK = "quant kv_cache_dtype state_dtype state_slots batch_size isl osl context images image_size phase"
 SHARDING = (
     "sizes tensor_parallel_size pipeline_parallel_size data_parallel_size expert_parallel_size"
     " decode_context_parallel_size enable_expert_parallel"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import models
 
-from inferometer.blocks.kinds import is_moe
+from inferometer.blocks.kinds import heads, is_moe
 from inferometer.blocks.params import all_tensors, count_params
 from inferometer.catalog.loader import preset_config
 from inferometer.errors import InferometerError
@@ -18,7 +18,7 @@ from inferometer.estimate.candidates import make_shardings
 from inferometer.ingest.config import model_from_config
 from inferometer.memory.footprint import Footprint, Reserve, footprint, kv_bytes_per_token
 from inferometer.specs.feedforward import Ffn
-from inferometer.specs.mixers import Attention, Mla
+from inferometer.specs.mixers import Attention, Beside, Mla
 
 GIB = 2.0**30
 ROLES = ("r", "pp", "dpa", "tp", "ep", "etp", "dcp")
@@ -29,10 +29,11 @@ def preset(name):
     return model_from_config(found.config, name=found.id, source=found.source, sidecar=found.quant_sidecar)
 
 
-def held(spec, *, length=1, room=1e15, **sizes):
+def held(spec, *, length=1, room=1e15, state_slots=1, **sizes):
     columns = {role: np.array([float(sizes.get(role, 1))]) for role in ROLES}
     made = make_shardings(spec, columns, "even")
-    return footprint(spec, columns, made.multiplicities, length=length, room_bytes=room), made
+    got = footprint(spec, columns, made.multiplicities, length=length, room_bytes=room, state_slots=state_slots)
+    return got, made
 
 
 def one_chip(spec, **more):
@@ -67,6 +68,7 @@ KV = {
     "qwen3-0.6b": (40_960, 28 * 2 * 8 * 128 * 2, 4.375),
     "deepseek-v3": (163_840, 61 * (512 + 64) * 2, 10.72),
     "kimi-k2-instruct": (262_144, 61 * (512 + 64) * 2, 17.16),
+    "qwen3.5-27b": (262_144, 16 * 2 * 4 * 256 * 2, 16.0),
 }
 
 
@@ -78,6 +80,12 @@ def test_kv_of_one_sequence_at_full_context(name):
     assert kv_bytes_per_token(spec) == per_token
     assert kv == per_token * length
     assert kv / GIB == pytest.approx(gib, rel=1e-3)
+
+
+def test_kv_of_one_sequence_of_windows_and_global_layers():
+    _, kv = one_chip(preset("gemma-3-27b-it"), length=131_072)
+    assert kv == 2 * 16 * 128 * 2 * (10 * 131_072 + 52 * 1024)
+    assert kv / GIB == pytest.approx(10.41, rel=1e-3)
 
 
 def test_a_window_keeps_no_more_than_itself():
@@ -107,10 +115,10 @@ def test_the_chips_of_a_stage_hold_every_tensor_once_a_copy(spec, tp, dpa, data)
     stage = tp * dpa
     ep = data.draw(st.sampled_from([n for n in (1, 2, 4, 8) if stage % n == 0]))
     sizes = {"tp": tp, "dpa": dpa, "ep": ep, "etp": stage // ep} if is_moe(spec) else {"tp": tp}
-    kv = min([mixer.kv_heads for mixer in spec.mixers if isinstance(mixer, Attention)] or [16])
-    if tp > kv:
+    counts = [count for mixer in spec.mixers if not isinstance(mixer, Mla) for h in heads(mixer) for count in h[1:]]
+    if tp > min(filter(None, counts), default=16):
         return
-    shards = {"tp": tp, "kv": tp, "ep": ep, "etp": stage // ep if is_moe(spec) else 1, "": 1}
+    shards = {"tp": tp, "kv": tp, "groups": tp, "ep": ep, "etp": stage // ep if is_moe(spec) else 1, "": 1}
     got, _ = held(spec, **sizes)
     expected = 0.0
     for tensor, times in all_tensors(spec):
@@ -122,6 +130,8 @@ def test_the_chips_of_a_stage_hold_every_tensor_once_a_copy(spec, tp, dpa, data)
 
 def unquantised(spec):
     def plain(block):
+        if isinstance(block, Beside):
+            return msgspec.structs.replace(block, parts=tuple(map(plain, block.parts)))
         return msgspec.structs.replace(block, formats={})
 
     return msgspec.structs.replace(
@@ -171,7 +181,7 @@ def test_one_more_sequence_does_not_fit(spec, pp, length, room):
         fits = int(got.sequences()[0])
 
         def fullest(n):
-            return float((got.weights_bytes + n * got.kv_bytes_per_sequence).max())
+            return float((got.weights_bytes + n * got.bytes_per_sequence).max())
 
         assert fullest(fits + 1) > room
         if fits >= 0:

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +23,9 @@ from inferometer.specs.model import ModelSpec
 KV_FORMATS = ("bf16", "fp16", "fp32", "fp8", "int8")
 """Formats a KV cache may have: one number a slot, no block scales."""
 
+STATE_FORMATS = ("fp32", "bf16", "fp16")
+"""Formats a recurrent state may have."""
+
 HUB_TIMEOUT_S = 10.0
 
 _HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
@@ -29,7 +33,9 @@ _HUB_URL = re.compile(r"https://huggingface\.co/([\w.-]+/[\w.-]+)(?:/tree/.*)?",
 _KV_ALIASES = {"fp8_e5m2": "fp8", "e4m3": "fp8", "e5m2": "fp8"}
 
 
-def load_model(name: str, quant: str | None = None, kv_cache_dtype: str | None = None) -> ModelSpec:
+def load_model(
+    name: str, quant: str | None = None, kv_cache_dtype: str | None = None, state_dtype: str | None = None
+) -> ModelSpec:
     """Return the model `name`: a preset, its alias or hub id, a directory, a `config.json`, or `org/name[@revision]`.
 
     Parameters
@@ -40,28 +46,39 @@ def load_model(name: str, quant: str | None = None, kv_cache_dtype: str | None =
         A scheme for every linear weight, such as `fp8` or `nvfp4`; None keeps the checkpoint's.
     kv_cache_dtype
         Format of the KV cache; None or `auto` keeps the checkpoint's.
+    state_dtype
+        Format of recurrent states; None or `auto` keeps what the config says, else fp32.
 
     Raises InferometerError, one line, for a name, a file or a format that is not understood.
 
     >>> load_model("deepseek-v3").kv_format, load_model("deepseek-v3", kv_cache_dtype="fp8").kv_format
     ('bf16', 'fp8')
     """
-    return in_formats(_named(name), quant, kv_cache_dtype)
+    return in_formats(_named(name), quant, kv_cache_dtype, state_dtype)
 
 
-def in_formats(model: ModelSpec, quant: str | None, kv_cache_dtype: str | None) -> ModelSpec:
-    """Return `model` with its linear weights and its KV cache in other formats; None keeps what it has."""
+def in_formats(
+    model: ModelSpec, quant: str | None, kv_cache_dtype: str | None, state_dtype: str | None = None
+) -> ModelSpec:
+    """Return `model` with linear weights, KV cache and recurrent states in other formats; None keeps what it has."""
     if quant is not None:
         model = quant_scheme(model, quant)
-    if kv_cache_dtype is None or kv_cache_dtype == "auto":
-        return model
+    kv = _format("KV cache format", kv_cache_dtype, KV_FORMATS) or model.kv_format
+    state = _format("format of a recurrent state", state_dtype, STATE_FORMATS) or model.state_format
+    return msgspec.structs.replace(model, kv_format=kv, state_format=state)
+
+
+def _format(what: str, name: str | None, allowed: Sequence[str]) -> str | None:
+    """Return the format called `name`, None where it keeps what there is; raises UnknownNameError for any other."""
+    if name is None or name == "auto":
+        return None
     try:
-        wanted = find_format(_KV_ALIASES.get(kv_cache_dtype.lower(), kv_cache_dtype)).name
+        wanted = find_format(_KV_ALIASES.get(name.lower(), name)).name
     except UnknownNameError:
         wanted = ""
-    if wanted not in KV_FORMATS:
-        raise unknown_name("KV cache format", kv_cache_dtype[:40], (*KV_FORMATS, *_KV_ALIASES))
-    return msgspec.structs.replace(model, kv_format=wanted)
+    if wanted not in allowed:
+        raise unknown_name(what, name[:40], (*allowed, *(alias for alias, of in _KV_ALIASES.items() if of in allowed)))
+    return wanted
 
 
 def load_machine(chip: str, machine: str | None = None, n_chips: int | None = None) -> Machine:
@@ -153,12 +170,17 @@ def served(model: ModelSpec, plain: ModelSpec) -> Served:
             stored = model_from_config(preset.config, name=preset.id, source=source, sidecar=preset.quant_sidecar)
             name = preset.hub
         elif (hub := _HUB_URL.fullmatch(source)) is not None:
-            same = msgspec.structs.replace(plain, kv_format=model.kv_format) == model
+            same = _cached_as(plain, model) == model
             return Served(hub[1] if same else PLACEHOLDER, plain.kv_format)
         else:
             stored, path = load_model_path(Path(source)), Path(source)
             name = str(path if path.is_dir() else path.parent if path.name == CONFIG_NAME else PLACEHOLDER)
     except (InferometerError, OSError, ValueError):
         return Served(PLACEHOLDER, plain.kv_format)
-    same = msgspec.structs.replace(stored, kv_format=model.kv_format) == model
+    same = _cached_as(stored, model) == model
     return Served(shlex.quote(name) if same else PLACEHOLDER, stored.kv_format)
+
+
+def _cached_as(stored: ModelSpec, model: ModelSpec) -> ModelSpec:
+    """Return a checkpoint's model with the caches of another: an engine is told their formats apart."""
+    return msgspec.structs.replace(stored, kv_format=model.kv_format, state_format=model.state_format)

@@ -185,7 +185,7 @@ def _roles(sizes: Given) -> dict[str, int]:
 def _model(model: ModelSpec | str, settings: Settings) -> tuple[ModelSpec, Served]:
     """Return the model in the formats asked for, and the checkpoint that holds it."""
     plain = load_model(model) if isinstance(model, str) else model
-    spec = in_formats(plain, settings.get("quant"), settings.get("kv_cache_dtype"))
+    spec = in_formats(plain, settings.get("quant"), settings.get("kv_cache_dtype"), settings.get("state_dtype"))
     return spec, served(spec, plain)
 
 

@@ -23,6 +23,9 @@ from inferometer.specs.model import ModelSpec
 MAX_SEQUENCES = 100_000_000
 """Largest batch taken, same."""
 
+MAX_SLOTS = 10_000
+"""Most copies of a state, same."""
+
 DEFAULT_ENGINE, DEFAULT_BACKEND, DEFAULT_SCHEDULER = "ideal", "roofline", "overlap"
 
 
@@ -33,6 +36,10 @@ class Settings(TypedDict, total=False):
     """Scheme of every linear weight, such as fp8 (the checkpoint's)."""
     kv_cache_dtype: str | None
     """Format of the KV cache (the checkpoint's)."""
+    state_dtype: str | None
+    """Format of recurrent states: fp32, bf16 or fp16 (the config's, else fp32)."""
+    state_slots: int | None
+    """Copies of its recurrent states that a sequence holds (1)."""
     isl: int | None
     """Prompt tokens of a request (8192)."""
     osl: int | None
@@ -82,6 +89,7 @@ class Terms:
     provider: str | None
     region: str | None
     tier: str | None
+    state_slots: int = 1
     assumed: dict[str, str]
     """Setting that nobody chose -> its value as shown."""
     choices: Mapping[str, str] = field(default_factory=dict)
@@ -112,6 +120,7 @@ class Terms:
             scheduler=self.scheduler,
             overlap=self.overlap,
             reserve=self.reserve,
+            state_slots=self.state_slots,
         )
 
     def price(self, chip_id: str) -> tuple[float | None, str]:
@@ -153,6 +162,7 @@ def settle(settings: Settings, by: str | None = None) -> Terms:
         provider=settings.get("provider"),
         region=settings.get("region"),
         tier=settings.get("tier"),
+        state_slots=_slots(settings.get("state_slots")),
         assumed=assumed,
         choices=parse_choices(settings.get("choice")),
         what_if=parse_what_if(settings.get("what_if")),
@@ -194,6 +204,12 @@ def _workload(settings: Settings, by: str | None, assumed: dict[str, str]) -> Wo
         phase_given=given is not None,
     )
     return with_images(work, settings.get("images"), settings.get("image_size"), assumed)
+
+
+def _slots(given: int | None) -> int:
+    if given is not None and not 1 <= given <= MAX_SLOTS:
+        raise InferometerError(f"--state-slots {given}: must be from 1 to {MAX_SLOTS} copies of a state")
+    return given or 1
 
 
 def _reserve(settings: Settings, assumed: dict[str, str]) -> Reserve:

@@ -4,6 +4,7 @@ The one declaration that cache bytes, residents and diagnostics are derived from
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -22,7 +23,9 @@ class Cache:
     split: str = ""
     """Shard key of the heads; "" is a copy on every TP rank."""
     format: str | None = None
-    """Format of the elements; None is the model's KV format."""
+    """Format of the elements; None is what `stored` says."""
+    stored: Literal["kv", "state", "dtype"] = "kv"
+    """Which of the model's formats its elements have: of its KV, of its recurrent state, of its activations."""
     tokens: int = 1
     """Tokens one entry stands for."""
     most: int | None = None

@@ -8,15 +8,16 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, Protocol, cast
 
-from inferometer.blocks import attention, ends, ffn, mla, moe
+from inferometer.blocks import attention, ends, ffn, linear, mamba1, mamba2, mla, moe, short_conv
 from inferometer.blocks.cache import Cache
 from inferometer.blocks.lowering import Lowering
-from inferometer.blocks.tensors import Heads, Tensor
-from inferometer.graph.ops import Node
+from inferometer.blocks.tensors import Heads, Tensor, group_shards, kv_shards
+from inferometer.graph.ops import Column, Node
 from inferometer.specs.block import Block
 from inferometer.specs.feedforward import FeedForward, Ffn, Moe
-from inferometer.specs.mixers import Attention, Mixer, Mla
+from inferometer.specs.mixers import Attention, Beside, Mixer, Mla, Single
 from inferometer.specs.model import ModelSpec
+from inferometer.specs.recurrent import LinearAttention, Mamba1, Mamba2, ShortConv
 
 
 class BlockModule(Protocol):
@@ -42,11 +43,23 @@ class MixerModule(BlockModule, Protocol):
         """Return what it keeps of a sequence."""
 
 
-_MIXERS: Mapping[type, ModuleType] = {Attention: attention, Mla: mla}
+_MIXERS: Mapping[type, ModuleType] = {
+    Attention: attention,
+    Mla: mla,
+    LinearAttention: linear,
+    Mamba2: mamba2,
+    Mamba1: mamba1,
+    ShortConv: short_conv,
+}
 _FFNS: Mapping[type, ModuleType] = {Ffn: ffn, Moe: moe}
 
 
-def mixer_kind(block: Mixer) -> MixerModule:
+def parts(block: Mixer) -> tuple[Single, ...]:
+    """Return the mixers of a layer: those that run beside each other, or the one there is."""
+    return block.parts if isinstance(block, Beside) else (block,)
+
+
+def mixer_kind(block: Single) -> MixerModule:
     """Return the module of a mixer."""
     return cast("MixerModule", _MIXERS[type(block)])
 
@@ -58,7 +71,17 @@ def ffn_kind(block: FeedForward) -> BlockModule:
 
 def mixer_tensors(block: Mixer, hidden: int, dtype: str) -> tuple[Tensor, ...]:
     """Return a mixer's tensors with the norms around it."""
-    return (*_norms("mixer", block, hidden, dtype), *mixer_kind(block).tensors(block, hidden, dtype))
+    own = (t for part in parts(block) for t in mixer_kind(part).tensors(part, hidden, dtype))
+    return (*_norms("mixer", block, hidden, dtype), *own)
+
+
+def lower_mixer(block: Mixer, low: Lowering, dtype: str) -> list[Node]:
+    """Return the ops of a mixer, from normed input to partial output sums.
+
+    Mixers beside each other take one input, gathered once, and their partial outputs are added as they are written and
+    reduced once.
+    """
+    return [node for part in parts(block) for node in mixer_kind(part).lower(part, low, dtype)]
 
 
 def ffn_tensors(block: FeedForward, hidden: int, dtype: str) -> tuple[Tensor, ...]:
@@ -78,18 +101,35 @@ def _norms(name: str, block: Block, hidden: int, dtype: str) -> tuple[Tensor, ..
 
 def caches(block: Mixer) -> tuple[Cache, ...]:
     """Return what a mixer keeps of a sequence."""
-    return mixer_kind(block).caches(block)
+    return tuple(cache for part in parts(block) for cache in mixer_kind(part).caches(part))
 
 
-def heads(block: Mixer) -> Heads:
-    """Return the heads of a mixer that TP splits."""
-    return mixer_kind(block).heads(block)
+def heads(block: Mixer) -> tuple[Heads, ...]:
+    """Return the heads that TP splits, of each of a layer's mixers."""
+    return tuple(mixer_kind(part).heads(part) for part in parts(block))
+
+
+def mixer_shards(block: Mixer | None, tp: Column, dcp: Column) -> dict[str, Column]:
+    """Return how many ways kv heads and groups of a layer's mixers split; one where it has none."""
+    held = () if block is None else heads(block)
+    kv, groups = (max((one, *(getattr(h, name) for h in held))) for name, one in (("kv", 1), ("groups", 1)))
+    return {"kv": kv_shards(tp, dcp, kv), "groups": group_shards(tp, groups)}
 
 
 def input_format(block: Mixer, dtype: str) -> str:
     """Return the format of the weights that take a mixer's input; the wider where they differ."""
-    formats = {block.formats.get(name, dtype) for name in mixer_kind(block).takes(block)}
+    formats = {part.formats.get(name, dtype) for part in parts(block) for name in mixer_kind(part).takes(part)}
     return formats.pop() if len(formats) == 1 else dtype
+
+
+def grows(model: ModelSpec) -> bool:
+    """Return whether any layer keeps entries that grow with the sequence: DCP then has something to cut."""
+    return any(not cache.fixed for block in model.mixers for cache in caches(block))
+
+
+def keeps_state(model: ModelSpec) -> bool:
+    """Return whether any layer keeps something of fixed size: a recurrent state, what a convolution spans."""
+    return any(cache.fixed for block in model.mixers for cache in caches(block))
 
 
 def is_moe(model: ModelSpec) -> bool:

@@ -41,10 +41,17 @@ def tensors(block: Mla, hidden: int, dtype: str) -> tuple[Tensor, ...]:
         weight("kv_b", block.heads * (block.nope_dim + block.v_dim), block.kv_rank, split_rows="tp"),
         weight("o", hidden, block.heads * block.v_dim, split_cols="tp"),
     ]
+    if block.gate != "none":
+        found.append(weight("gate", gates(block), hidden, split_rows="tp"))
     if block.bias:
         biased = [("kv_a", latent), ("o", hidden)] + ([("q_a", block.q_rank)] if block.q_rank else [])
         found += [Tensor(name=f"{n}_bias", rows=r, format=dtype, kind="attention") for n, r in biased]
     return tuple(found)
+
+
+def gates(block: Mla) -> int:
+    """Return the gates of a token: one a head, or one an element of the output."""
+    return block.heads * (block.v_dim if block.gate == "wide" else 1)
 
 
 def heads(block: Mla) -> Heads:
@@ -84,6 +91,10 @@ def lower(block: Mla, low: Lowering, dtype: str) -> list[Node]:
     absorbed = Plan(name="absorbed", nodes=tuple(_absorbed(block, low, by_name["kv_b"])))
     expanded = Plan(name="expanded", nodes=tuple(_expanded(block, low, by_name["kv_b"])))
     nodes.append(Choice(name="mla", plans=(absorbed, expanded)))
+    if block.gate != "none":
+        width, each = block.heads * block.v_dim / at.tp, gates(block) / at.tp
+        nodes += low.gemm("gate", (by_name["gate"],), tokens)
+        nodes.append(low.elementwise("gate-out", tokens * ((2 * width + each) * WIDE_BYTES)))
     nodes += low.gemm("o", (by_name["o"],), tokens)
     return nodes
 

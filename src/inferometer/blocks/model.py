@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from inferometer.blocks import ends, moe, tower
-from inferometer.blocks.kinds import ffn_kind, input_format, is_moe, mixer_kind
+from inferometer.blocks.kinds import ffn_kind, input_format, is_moe, lower_mixer
 from inferometer.blocks.lowering import Lowering, Pass
 from inferometer.graph.ops import Branch, Graph, Item, Node, Segment, unwrapped
 from inferometer.specs.feedforward import FeedForward, Ffn, Moe
@@ -79,7 +79,7 @@ def _mixer(block: Mixer, low: Lowering, model: ModelSpec) -> Segment:
     fmt = input_format(block, model.dtype)
     return Segment(
         name="mixer",
-        nodes=tuple(mixer_kind(block).lower(block, low, model.dtype)),
+        nodes=tuple(lower_mixer(block, low, model.dtype)),
         edges={r: low.edges("mixer", r, fmt, block) for r in RESIDUALS},
     )
 

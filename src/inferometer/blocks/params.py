@@ -59,7 +59,8 @@ def count_params(model: ModelSpec) -> ParamCount:
     for tensor, times in all_tensors(model):
         by_kind[tensor.kind] += tensor.params * times
         stored += (
-            float(chip_bytes((tensor,), dict.fromkeys(("tp", "kv", "ep", "etp", "heads"), np.asarray(1.0)))) * times
+            float(chip_bytes((tensor,), dict.fromkeys(("tp", "kv", "groups", "ep", "etp", "heads"), np.asarray(1.0))))
+            * times
         )
     for layer in model.layers:
         block = None if layer.ffn is None else model.ffns[layer.ffn]

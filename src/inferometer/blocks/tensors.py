@@ -24,7 +24,8 @@ class Tensor:
     count: int = 1
     format: str
     kind: str
-    """What it is, for breakdowns: attention, ffn, experts, shared-experts, router, norm, embedding, head."""
+    """What it is, for breakdowns: attention, mixer (projections of a recurrent one), recurrence (its rest),
+    ffn, experts, shared-experts, router, norm, embedding, head."""
     split_rows: str = ""
     split_cols: str = ""
     split_count: str = ""
@@ -40,15 +41,24 @@ Shards = Mapping[str, Column]
 
 
 class Heads(NamedTuple):
-    """Heads of a mixer that TP splits: of queries (or of the output), and of K and V."""
+    """Heads of a mixer that TP splits; 0 where it has none."""
 
     query: int
-    kv: int
+    """Of queries, or of the output and the state."""
+    kv: int = 0
+    """Of K and V that are cached along the sequence: TP / DCP splits them."""
+    groups: int = 0
+    """Of what heads of a state share: TP splits them, and copies them where it exceeds them."""
 
 
 def kv_shards(tp: Column, dcp: Column, kv_heads: int) -> Column:
     """Return how many ways K kv heads split: min(max(TP / DCP, 1), K)."""
     return np.minimum(np.maximum(tp / dcp, 1.0), float(kv_heads))
+
+
+def group_shards(tp: Column, groups: int) -> Column:
+    """Return how many ways G groups of a recurrent mixer split: min(TP, G); DCP has no part in it."""
+    return np.minimum(tp, float(groups))
 
 
 def local_rows(tensor: Tensor, shards: Shards) -> Column:

@@ -52,6 +52,13 @@ class Options:
     kv_cache_dtype: Annotated[
         str | None, _option("--kv-cache-dtype", metavar="NAME", text="KV cache as fp8, ... (the checkpoint's).")
     ] = None
+    state_dtype: Annotated[
+        str | None,
+        _option("--state-dtype", metavar="NAME", text="Recurrent states as bf16, ... (the config's, or fp32)."),
+    ] = None
+    state_slots: Annotated[
+        int | None, _option("--state-slots", metavar="N", text="Copies of its recurrent states a sequence holds (1).")
+    ] = None
     batch_size: Annotated[
         int | None,
         _option("--batch-size", "--batch", metavar="N", text="Sequences in flight over all chips (the best, or most)."),
@@ -168,7 +175,10 @@ ENGINE_SPELLING = (
     "decode_context_parallel_size",
 )
 
-WORK = ("quant", "kv_cache_dtype", "batch_size", "isl", "osl", "context", "images", "image_size", "phase")
+WORK = (
+    *("quant", "kv_cache_dtype", "state_dtype", "state_slots", "batch_size", "isl", "osl", "context"),
+    *("images", "image_size", "phase"),
+)
 SHARDING = ("sizes", *ENGINE_SPELLING, "enable_expert_parallel")
 MEMORY = ("gpu_memory_utilization", "reserve_bytes")
 COST = ("engine", "choice", "backend", "scheduler", "overlap")

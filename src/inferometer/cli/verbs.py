@@ -10,7 +10,7 @@ from inferometer import api
 from inferometer.api.load import load_machine, load_model
 from inferometer.api.sizes import EngineFlags, chips_of, engine_sizes, parse_sizes
 from inferometer.api.whatif import changed, parse_what_if
-from inferometer.blocks.kinds import is_moe
+from inferometer.blocks.kinds import is_moe, keeps_state
 from inferometer.cli.options import Options, spelled
 from inferometer.cli.progress import Reporter
 from inferometer.errors import InferometerError
@@ -32,7 +32,7 @@ def search(options: Options, *, top: int) -> None:
     sizes = role_sizes(options, model)
     reporter = Reporter(always=options.progress)
     named = machines(options, sizes)
-    say_unused(options)
+    say_unused(options, model)
     ranking = api.search(
         model,
         list(named.values()),
@@ -92,7 +92,7 @@ def _one(options: Options) -> Answer:
     (machine, *more) = machines(options, sizes).values()
     if more:
         raise InferometerError("explain takes one CHIP; search takes several")
-    say_unused(options)
+    say_unused(options, model)
     return api.estimate(
         model,
         machine,
@@ -139,6 +139,8 @@ def settings(options: Options) -> api.Settings:
     return api.Settings(
         quant=options.quant,
         kv_cache_dtype=options.kv_cache_dtype,
+        state_dtype=options.state_dtype,
+        state_slots=options.state_slots,
         isl=options.isl,
         osl=options.osl,
         context=options.context,
@@ -187,8 +189,15 @@ def machines(options: Options, sizes: dict[str, int]) -> dict[str, Machine]:
     return {name: load_machine(name, options.machine, None if options.machine else chips_of(sizes)) for name in names}
 
 
-def say_unused(options: Options) -> None:
-    """Say which options change nothing beside the others."""
+def say_unused(options: Options, model: ModelSpec) -> None:
+    """Say which options change nothing beside the others, or with this model."""
+    states = [
+        name
+        for name, value in (("--state-dtype", options.state_dtype), ("--state-slots", options.state_slots))
+        if value
+    ]
+    if states and not keeps_state(model):
+        say(f"{' and '.join(states)} not used: {model.name} keeps no recurrent state")
     lengths = [name for name, value in (("--isl", options.isl), ("--osl", options.osl)) if value is not None]
     if options.context is not None and lengths:
         say(f"{' and '.join(lengths)} not used: --context {options.context} replaces the lengths of a request")

@@ -1,11 +1,11 @@
 """What a user should know about a deployment, by name, with what to change."""
 
-from inferometer.blocks.kinds import caches, heads
+from inferometer.blocks.kinds import caches, heads, parts
 from inferometer.estimate.result import Diagnostic, MemoryLines
 from inferometer.estimate.step import Problem
 from inferometer.specs.deployment import Sizes
 from inferometer.specs.feedforward import Ffn, Moe
-from inferometer.specs.mixers import Mixer
+from inferometer.specs.mixers import Single
 
 REPLICATED = {"latent": "latent-replicated"}
 """Cache that TP does not split -> the diagnostic that says so."""
@@ -15,7 +15,8 @@ def diagnose(problem: Problem, sizes: Sizes, memory: MemoryLines, microbatches: 
     """Return the diagnostics of one sharding; each names what to change."""
     found = _widened(problem)
     for mixer in problem.model.mixers:
-        found += _mixer(mixer, sizes)
+        for part in parts(mixer):
+            found += _mixer(part, sizes)
     for ffn in problem.model.ffns:
         found += _moe(ffn, sizes) if isinstance(ffn, Moe) else _dense(ffn, sizes)
     tokens = memory.sequences / microbatches * problem.new_tokens
@@ -42,9 +43,16 @@ def _widened(problem: Problem) -> list[Diagnostic]:
     return found
 
 
-def _mixer(mixer: Mixer, sizes: Sizes) -> list[Diagnostic]:
+def _mixer(mixer: Single, sizes: Sizes) -> list[Diagnostic]:
     found = []
-    groups, kv_heads = sizes.tp // sizes.dcp, heads(mixer).kv
+    (held,) = heads(mixer)
+    groups, kv_heads = sizes.tp // sizes.dcp, held.kv
+    if held.groups and sizes.tp > held.groups:
+        text = (
+            f"TP={sizes.tp} exceeds the {held.groups} groups of a recurrent mixer: their projections and what their "
+            f"convolution keeps are stored {sizes.tp // held.groups} times; lower TP for R or DPA"
+        )
+        found.append(Diagnostic(name="state-replicated", text=text))
     grows = {cache.name: cache for cache in caches(mixer) if not cache.fixed}
     for cache in grows.values():
         if not cache.split and groups > 1:

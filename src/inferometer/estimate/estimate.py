@@ -44,6 +44,7 @@ def make_problem(
     scheduler: str = "overlap",
     overlap: Overlap | None = None,
     reserve: Reserve | None = None,
+    state_slots: int = 1,
 ) -> Problem:
     """Return everything about an estimate but the candidates.
 
@@ -69,6 +70,7 @@ def make_problem(
         overlap=overlap or Overlap(),
         precision=resolve_precision(model, machine.chip, engine),
         room_bytes=visible - kept.of(visible),
+        state_slots=state_slots,
         activation_room_bytes=kept.for_activations(visible),
         image=image,
     )
@@ -108,7 +110,14 @@ def find_candidates(problem: Problem, fixed: Mapping[str, int] | None = None) ->
         broken |= rule.broken if rule.name == "stages-exceed-layers" else False
     safe = {name: np.where(broken, 1.0, column) for name, column in sizes.items()}
     shardings = make_shardings(model, safe, problem.engine.partition)
-    held = footprint(model, safe, shardings.multiplicities, length=problem.max_length, room_bytes=problem.room_bytes)
+    held = footprint(
+        model,
+        safe,
+        shardings.multiplicities,
+        length=problem.max_length,
+        room_bytes=problem.room_bytes,
+        state_slots=problem.state_slots,
+    )
     tokens = held.tokens_per_pass(problem.activation_room_bytes)
     passes = problem.microbatches(safe["pp"], np.full(len(tokens), np.inf))
     a_pass = np.maximum(np.floor(tokens / problem.new_tokens), 1.0) * passes
@@ -357,7 +366,7 @@ def _busiest_stage(priced: _Priced, way: Way, micro: int) -> dict[str, float]:
 
 
 def _useful(problem: Problem, ops: tuple[OpRow, ...]) -> tuple[float, float, float]:
-    """Return, summed over all stages for one microbatch and a chip: useful compute s, weight and KV s, useful flops."""
+    """Return of all stages, for one microbatch and a chip: useful compute s, weight, KV and state s, useful flops."""
     chip = problem.machine.chip
     compute = moved = flops = 0.0
     for op in ops:
@@ -366,5 +375,5 @@ def _useful(problem: Problem, ops: tuple[OpRow, ...]) -> tuple[float, float, flo
             useful = op.flops / op.replication * times
             flops += useful
             compute += useful / chip.peak_flops_per_s[op.dtype]
-        moved += (op.traffic_bytes.get("weights", 0.0) + op.traffic_bytes.get("kv", 0.0)) * times
+        moved += sum(op.traffic_bytes.get(kind, 0.0) for kind in ("weights", "kv", "state")) * times
     return compute, moved / chip.memory_bytes_per_s, flops

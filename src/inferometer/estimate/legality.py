@@ -5,12 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from inferometer.blocks.kinds import grows
 from inferometer.blocks.kinds import heads as block_heads
+from inferometer.blocks.tensors import Heads
 from inferometer.graph.ops import Column, Mask
 from inferometer.specs.deployment import EngineSpec
 from inferometer.specs.feedforward import Ffn, Moe
 from inferometer.specs.formats import find_format
-from inferometer.specs.mixers import Mixer
 from inferometer.specs.model import ModelSpec
 
 
@@ -39,8 +40,12 @@ def broken_rules(model: ModelSpec, engine: EngineSpec, sizes: Sizes) -> list[Rul
         padded = -(-model.vocab // engine.vocab_multiple) * engine.vocab_multiple
         advice = f"{engine.id} wants TP to divide the vocabulary of {model.vocab}, padded to {padded}"
         rules.append(Rule("vocabulary-not-divisible", padded % sizes["tp"] != 0, advice))
+    if not grows(model):
+        advice = f"{model.name} caches nothing along the sequence: DCP must be 1"
+        rules.append(Rule("dcp-without-kv", sizes["dcp"] > 1, advice))
     for mixer in model.mixers:
-        rules += _mixer_rules(mixer, engine, sizes)
+        for held in block_heads(mixer):
+            rules += _mixer_rules(held, engine, sizes)
     for ffn in model.ffns:
         rules += _ffn_rules(ffn, sizes) if isinstance(ffn, Ffn) else _moe_rules(ffn, engine, sizes)
         if engine.block_aligned:
@@ -48,16 +53,26 @@ def broken_rules(model: ModelSpec, engine: EngineSpec, sizes: Sizes) -> list[Rul
     return rules
 
 
-def _mixer_rules(mixer: Mixer, engine: EngineSpec, sizes: Sizes) -> list[Rule]:
-    tp, dcp = sizes["tp"], sizes["dcp"]
-    heads, kv_heads = block_heads(mixer)
-    groups = tp / dcp
+def _mixer_rules(held: Heads, engine: EngineSpec, sizes: Sizes) -> list[Rule]:
+    tp, (heads, kv_heads, groups) = sizes["tp"], held
+    what = "attention heads" if kv_heads else "heads of a recurrent state"
     rules = [
-        Rule("tp-exceeds-heads", tp > heads, f"TP must be at most {heads}, the attention heads"),
-        Rule("heads-not-divisible", heads % tp != 0, f"TP must divide the {heads} attention heads"),
+        Rule("tp-exceeds-heads", tp > heads, f"TP must be at most {heads}, the {what}"),
+        Rule("heads-not-divisible", heads % tp != 0, f"TP must divide the {heads} {what}"),
+    ]
+    if groups:
+        advice = f"TP must divide the {groups} groups of a recurrent state, or be a multiple of them"
+        rules.append(Rule("groups-not-divisible", (groups % tp != 0) & (tp % groups != 0), advice))
+    return rules + (_kv_rules(kv_heads, engine, sizes) if kv_heads else [])
+
+
+def _kv_rules(kv_heads: int, engine: EngineSpec, sizes: Sizes) -> list[Rule]:
+    tp, dcp = sizes["tp"], sizes["dcp"]
+    ranks = tp / dcp
+    rules = [
         Rule(
             "kv-heads-not-divisible",
-            (kv_heads % np.maximum(groups, 1.0) != 0) & (groups % kv_heads != 0),
+            (kv_heads % np.maximum(ranks, 1.0) != 0) & (ranks % kv_heads != 0),
             f"TP/DCP must divide the {kv_heads} kv heads, or be a multiple of them",
         ),
     ]

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import numpy as np
+
 from inferometer.estimate.pricer import PLACED, Cost, Pricer
 from inferometer.estimate.result import ChoiceRow, OpRow
 from inferometer.graph.ops import Choice, Column, Graph, Item, Message, Node, Work, unwrapped
@@ -128,7 +130,8 @@ class _Reader:
         plans = [
             _Priced(p.name, self.seconds(self.pricer.price(p.nodes)), p.nodes)
             for p in node.plans
-            if allowed is None or p.name in allowed
+            if (allowed is None or p.name in allowed)
+            and (p.legal is None or self.value(np.asarray(p.legal, dtype=np.float64)))
         ]
         taken = min(plans, key=lambda p: p.seconds)
         written = self._written_out(node, plans)

@@ -49,6 +49,8 @@ class Problem:
     precision: Precision
     room_bytes: float
     """Bytes a chip has for weights and KV."""
+    state_slots: int = 1
+    """Copies of its recurrent states that a sequence holds."""
     activation_room_bytes: float = float("inf")
     """Bytes the activations of one pass may take."""
     image: ImageCount | None = None
@@ -165,6 +167,7 @@ class StepModel:
             unpacked=problem.precision.unpacked,
             core_dtype=problem.precision.core_dtype,
             kv_bytes_per_element=bytes_per_element(find_format(problem.model.kv_format)),
+            state_bytes_per_element=bytes_per_element(find_format(problem.model.state_format)),
             images=0 if decode else problem.workload.images,
             image=None if decode else problem.image,
         )

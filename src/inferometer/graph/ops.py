@@ -26,6 +26,8 @@ class OpKind(StrEnum):
     GEMM = "gemm"
     GROUPED_GEMM = "grouped-gemm"
     ATTENTION = "attention"
+    SCAN = "scan"
+    """A recurrent state, updated and read token by token or chunk by chunk."""
     ELEMENTWISE = "elementwise"
     LOOKUP = "lookup"
 

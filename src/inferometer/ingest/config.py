@@ -20,8 +20,10 @@ from inferometer.ingest.reader import ConfigReader
 from inferometer.ingest.wrappers import TEXT, WRAPPERS, Beside, beside, text_config
 from inferometer.specs.feedforward import FeedForward
 from inferometer.specs.formats import DTYPE_ALIASES
+from inferometer.specs.mixers import Beside as SideBySide
 from inferometer.specs.mixers import Mixer
 from inferometer.specs.model import Layer, ModelSpec
+from inferometer.specs.recurrent import LinearAttention, Mamba1, Mamba2
 
 CONFIG_NAME = "config.json"
 SIDECAR_NAME = "hf_quant_config.json"
@@ -73,6 +75,8 @@ def model_from_config(
     inner, family = (config, model_type) if wrapper is None else text_config(config, wrapper, where)
     inside = where if wrapper is None or TEXT not in config else f"{where}: {TEXT}"
     dialect = DIALECTS[family]
+    if dialect.without is not None and dialect.without[0] not in inner:
+        dialect = DIALECTS[dialect.without[1]]
     reader = ConfigReader(
         values=_unnested(inner, dialect, inside),
         where=inside,
@@ -106,8 +110,11 @@ def _wrapped(model: ModelSpec, around: Beside, *, prefix: str) -> ModelSpec:
 
 
 def _unnested(config: Mapping[str, object], dialect: Dialect, where: str) -> Mapping[str, object]:
-    """Return the config with the fields of its nested objects beside its own, which win."""
+    """Return the config with the fields of its nested objects beside its own, which win, or under dotted names."""
     outer = ConfigReader(values=config, where=where)
+    for name in dialect.dotted:
+        inside = {f"{name}.{key}": value for key, value in (outer.mapping(name) or {}).items()}
+        config = {key: value for key, value in config.items() if key != name} | inside
     inner = [outer.mapping(name) or {} for name in dialect.nested]
     flat = {str(key): value for nested in inner for key, value in nested.items()}
     return flat | {key: value for key, value in config.items() if key not in dialect.nested} if inner else config
@@ -145,12 +152,9 @@ def _assemble(
     tied = reader.flag("tie_word_embeddings", default=dialect.tied)
     dtype = _dtype(reader)
     vocab = reader.integer("vocab_size", high=MAX_VOCAB)
-    context = _max_context(reader)
+    context = _max_context(reader, dialect)
     positions = reader.integer(dialect.positions, high=MAX_TOKENS) if dialect.positions else 0
     norm = dialect.norm
-    mtp = 0
-    if reader.has("num_nextn_predict_layers"):
-        mtp = reader.integer_or_none("num_nextn_predict_layers", low=0, high=MAX_MTP) or 0
     return ModelSpec(
         name=name,
         architecture=model_type,
@@ -169,7 +173,8 @@ def _assemble(
         norm_weight=norm.weight,
         norm_bias=flag(reader, norm.bias),
         head_bias=flag(reader, dialect.head_bias),
-        mtp_layers=mtp,
+        state_format=_state_format(reader, stored_mixers),
+        mtp_layers=_mtp(reader, dialect),
         source=source,
         unknown_keys=(
             *(key for key in reader.unknown() if not is_irrelevant(key)),
@@ -192,12 +197,41 @@ def _dtype(reader: ConfigReader) -> str:
     return form
 
 
-def _max_context(reader: ConfigReader) -> int:
+def _state_format(reader: ConfigReader, held: tuple[Mixer, ...]) -> str:
+    """Return the format of recurrent states: as stated, else fp32; what convolutions keep has the model's."""
+    parts = [part for block in held for part in (block.parts if isinstance(block, SideBySide) else (block,))]
+    recurrent = any(isinstance(part, LinearAttention | Mamba1 | Mamba2) for part in parts)
+    text = reader.text("state_dtype")
+    if text is None:
+        if recurrent:
+            reader.remark("The format of recurrent states is not stated: fp32")
+        return "fp32"
+    form = DTYPE_ALIASES.get(text.removeprefix("torch.").lower(), text.lower())
+    if form not in UNQUANTISED:
+        raise reader.wrong(reader.find("state_dtype")[0], text, "float32, bfloat16 or float16")
+    return form
+
+
+def _mtp(reader: ConfigReader, dialect: Dialect) -> int:
+    """Return the multi-token-prediction layers, each like the model's last; 0 where they are made another way."""
+    if not reader.has("num_nextn_predict_layers"):
+        return 0
+    layers = reader.integer_or_none("num_nextn_predict_layers", low=0, high=MAX_MTP) or 0
+    if layers and not dialect.mtp:
+        reader.remark("The multi-token-prediction layers differ from the last layer, and are not counted")
+        return 0
+    return layers
+
+
+def _max_context(reader: ConfigReader, dialect: Dialect) -> int:
     """Return the longest context the config states, in tokens.
 
     YaRN stretches `original_max_position_embeddings` by `factor` (arXiv:2309.00071); most configs
     already state the product as `max_position_embeddings`, some state the unstretched length.
     """
+    if dialect.unbounded and not reader.has("max_position_embeddings"):
+        reader.remark("No longest context is stated, and a recurrent state needs none")
+        return MAX_TOKENS
     stated = reader.integer("max_position_embeddings", high=MAX_TOKENS)
     scaling = reader.mapping("rope_scaling")
     if scaling is None or "yarn" not in (scaling.get("rope_type"), scaling.get("type")):

@@ -8,6 +8,7 @@ from inferometer.ingest.reader import Default
 from inferometer.specs.block import Block
 from inferometer.specs.feedforward import Ffn, Moe
 from inferometer.specs.mixers import Attention, Mla
+from inferometer.specs.recurrent import LinearAttention, Mamba1, Mamba2, ShortConv
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +73,10 @@ class WindowRule:
 class MoeRule:
     """How a family spells its experts."""
 
-    layers: Literal["every", "sparse_step", "after_dense", "interleaved", "span"]
+    layers: Literal["every", "sparse_step", "after_dense", "interleaved", "span", "period"]
     """every; `decoder_sparse_step` and `mlp_only_layers`; `first_k_dense_replace` and `moe_layer_freq`;
-    `interleave_moe_layer_step`; `moe_layer_start_index`, `_end_index` and `moe_layer_interval`."""
+    `interleave_moe_layer_step`; `moe_layer_start_index`, `_end_index` and `moe_layer_interval`;
+    `expert_layer_period` and `_offset`."""
     width: str | tuple[str, ...]
     """Fields with the width of one routed expert, the first that is given."""
     shared_count: str | None = None
@@ -96,6 +98,9 @@ class MoeRule:
     branch_norms: int = 0
     switch: Key | None = None
     """Flag that must be true for there to be experts."""
+    least: int = 0
+    """With fewer experts the class has a dense feed-forward; 0: it always has experts."""
+    gated: bool = True
 
 
 Modules = Mapping[str, tuple[str, ...]]
@@ -114,6 +119,7 @@ MLA_MODULES: Modules = {
     "q": ("self_attn.q_proj",),
     "kv_a": ("self_attn.kv_a_proj_with_mqa",),
     "kv_b": ("self_attn.kv_b_proj",),
+    "gate": ("self_attn.g_proj",),
     "o": ("self_attn.o_proj",),
 }
 FFN_MODULES: Modules = {
@@ -186,9 +192,50 @@ GEMMA4_MODULES: Modules = {
 """A dense feed-forward stands beside the experts."""
 
 
+LINEAR_MODULES: Modules = {
+    "q": ("linear_attn.in_proj_qkv", "linear_attn.in_proj_qkvz", "self_attn.q_proj"),
+    "k": ("linear_attn.in_proj_qkv", "linear_attn.in_proj_qkvz", "self_attn.k_proj"),
+    "v": ("linear_attn.in_proj_qkv", "linear_attn.in_proj_qkvz", "self_attn.v_proj"),
+    "beta": ("linear_attn.in_proj_b", "linear_attn.in_proj_ba", "self_attn.b_proj"),
+    "decay": ("linear_attn.in_proj_a", "linear_attn.in_proj_ba", "self_attn.f_proj"),
+    "decay_a": ("self_attn.f_a_proj",),
+    "decay_b": ("self_attn.f_b_proj",),
+    "gate": ("linear_attn.in_proj_z", "linear_attn.in_proj_qkvz", "self_attn.g_proj"),
+    "gate_a": ("self_attn.g_a_proj",),
+    "gate_b": ("self_attn.g_b_proj",),
+    "o": ("linear_attn.out_proj", "self_attn.o_proj"),
+}
+"""Qwen's gated delta net, and KDA."""
+LIGHTNING_MODULES: Modules = {
+    **dict.fromkeys("qkv", ("self_attn.qkv_proj",)),
+    "gate": ("self_attn.output_gate",),
+    "o": ("self_attn.out_proj",),
+}
+BAILING_MODULES: Modules = {
+    **dict.fromkeys("qkv", ("attention.query_key_value",)),
+    "gate": ("attention.g_proj",),
+    "o": ("attention.dense",),
+}
+MAMBA2_MODULES: Modules = {
+    **dict.fromkeys(("z", "x", "b", "c", "dt"), ("mamba.in_proj", "mixer.in_proj")),
+    "o": ("mamba.out_proj", "mixer.out_proj"),
+}
+MAMBA1_MODULES: Modules = {
+    **dict.fromkeys("zx", ("mamba.in_proj", "mixer.in_proj")),
+    "select": ("mamba.x_proj", "mixer.x_proj"),
+    "dt": ("mamba.dt_proj", "mixer.dt_proj"),
+    "o": ("mamba.out_proj", "mixer.out_proj"),
+}
+SHORT_CONV_MODULES: Modules = {"in": ("conv.in_proj",), "o": ("conv.out_proj",)}
+
+
 MODULES: Mapping[type[Block], Modules] = {
     Attention: ATTENTION_MODULES,
     Mla: MLA_MODULES,
+    LinearAttention: LINEAR_MODULES,
+    Mamba2: MAMBA2_MODULES,
+    Mamba1: MAMBA1_MODULES,
+    ShortConv: SHORT_CONV_MODULES,
     Ffn: FFN_MODULES,
     Moe: MOE_MODULES,
 }
@@ -203,21 +250,56 @@ class Kinds:
     """What one layer has; empty is what every layer of the dialect has."""
 
     mixer: str = ""
+    """Kind of mixer; several that run beside each other with `+` between."""
     ffn: Literal["", "dense", "moe", "none"] = ""
 
 
 @dataclass(frozen=True, slots=True)
 class LayerRule:
-    """How a family tells kinds of layers apart: by a word a layer, or by a period."""
+    """How a family tells kinds of layers apart: by a word a layer, by lists of layers, or by a period."""
 
     key: str
     """Field with a list, an entry a layer, or a string, a letter a layer."""
     words: Mapping[str, Kinds] = field(default_factory=dict)
+    lists: Mapping[str, Kinds] = field(default_factory=dict)
+    """Field with the numbers of layers -> what those are, read where `key` is absent; layers that no list has are
+    `between`."""
+    first: int = 0
+    """Number of the first layer in `lists`."""
     period: str | None = None
-    """Field with a period, read where there is no list: layers that are a multiple of it, counted from one, are
+    """Field with a period, read where there are no lists: layers that are a multiple of it, counted from one, are
     `at_period`, others `between`."""
+    offset: str | None = None
+    """Field with the layer of each period, counted from zero, that is `at_period`; None: its last."""
     at_period: Kinds = field(default_factory=Kinds)
-    between: Kinds = field(default_factory=Kinds)
+    between: Kinds | None = field(default_factory=Kinds)
+    """None: lists leave no layer out."""
+
+
+@dataclass(frozen=True, slots=True)
+class WidthRule:
+    """A stated width of the feed-forward that the class changes: 2/3 of it, a factor, rounded up (LFM2)."""
+
+    switch: Key
+    factor: str
+    """Field with a factor."""
+    multiple_of: str
+    """Field with what the width is rounded up to a multiple of."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecurrentRule:
+    """What the classes of recurrent mixers do that their configs do not say the same way."""
+
+    low_rank: tuple[Literal["decay", "gate"], ...] = ()
+    """Gates of KDA that go through a latent as wide as a head."""
+    qk_norm: Flag = False
+    norm: Flag = True
+    """Mamba-2 has a norm of its gated output."""
+    in_bias: Flag = False
+    out_bias: Flag = False
+    inner_norms: bool = False
+    """Mamba-1 has norms of the time step, B and C."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +320,12 @@ class Dialect:
 
     mixer: str = "attention"
     """Kind of mixer, as `ingest.mixers` reads them, of layers that `layers` says nothing of."""
+    ffn: Literal["", "none"] = ""
+    """The same of the feed-forward; empty is dense, or experts where `moe` says so."""
     layers: LayerRule | None = None
+    recurrent: RecurrentRule = field(default_factory=RecurrentRule)
+    gate: Literal["none", "head", "wide"] = "none"
+    """Gate on the output of attention."""
     qkv_bias: Flag = False
     out_bias: Flag = False
     ffn_bias: Flag = False
@@ -265,6 +352,8 @@ class Dialect:
     dense_width: str = "intermediate_size"
     width_divisor: int = 1
     """What the stated dense width is a multiple of: 2 where it is of gate and up together."""
+    width: WidthRule | None = None
+    """How the stated width is changed."""
     width_factor: int | None = None
     """Times hidden_size is the dense width where none is stated."""
     moe: MoeRule | None = None
@@ -282,6 +371,14 @@ class Dialect:
     """Kind of block -> its modules, where they are not those of MODULES."""
     nested: tuple[str, ...] = ()
     """Objects of the config whose fields stand for the config's own."""
+    dotted: tuple[str, ...] = ()
+    """Objects of the config whose fields are read as `object.field`."""
+    without: tuple[str, str] | None = None
+    """(field, dialect): a config without the field is of that dialect."""
+    unbounded: bool = False
+    """Nothing limits a sequence's length, and the config states no longest one."""
+    mtp: bool = True
+    """Multi-token-prediction layers are like the last layer; else they are not counted."""
     only: Mapping[str, Default] = field(default_factory=dict)
     """Fields of which one value is understood, and any other refused."""
     says: tuple[str, ...] = ()

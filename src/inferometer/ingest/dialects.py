@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from inferometer.ingest import families_gpt as gpt
+from inferometer.ingest import families_hybrid as hybrid
 from inferometer.ingest import families_llama as llama
 from inferometer.ingest import families_more as more
 from inferometer.ingest.dialect import Dialect
@@ -13,6 +14,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "max_position_embeddings": ("context_window_size",),
     "sliding_window": ("sliding_window_size",),
     "torch_dtype": ("dtype",),
+    "state_dtype": ("mamba_ssm_dtype", "mamba_ssm_cache_dtype"),
     "rope_scaling": ("rope_parameters",),
 }
 """Canonical field -> other spellings, for every family."""
@@ -30,7 +32,12 @@ DIALECTS: dict[str, Dialect] = {
     **more.COHERE,
     **more.EXAONE,
     **more.MOES,
+    **hybrid.QWEN,
+    **hybrid.DELTA,
+    **hybrid.MAMBA,
+    **hybrid.CONV,
     "kimi_k2": llama.DEEPSEEK["deepseek_v3"],  # moonshotai names DeepseekV3ForCausalLM and its configuration class
+    "minimax_m1": hybrid.DELTA["minimax"],
     "hunyuan_v1_moe": replace(
         more.MOES["hunyuan"],
         qk_norm=True,

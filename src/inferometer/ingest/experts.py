@@ -30,13 +30,13 @@ def per_layer(reader: ConfigReader, name: str, layers: int, *, low: int = 1, hig
 
 def moe_layers(reader: ConfigReader, rule: MoeRule | None, layers: int) -> list[bool]:
     """Return for each layer whether its feed-forward is routed."""
-    if rule is None or (rule.switch and not reader.flag(rule.switch.name, default=rule.switch.default)):
-        if rule is not None:
-            reader.skip("num_experts", "num_experts_per_tok", *_widths(rule))
+    if rule is None or not _has_experts(reader, rule):
         return [False] * layers
+    return _routed(reader, rule, layers)
+
+
+def _routed(reader: ConfigReader, rule: MoeRule, layers: int) -> list[bool]:
     match rule.layers:
-        case "every":
-            return [True] * layers
         case "sparse_step":
             step = reader.integer("decoder_sparse_step", high=MAX_LAYERS)
             dense = set(reader.integers("mlp_only_layers", low=0, high=MAX_TOKENS) or ())
@@ -47,8 +47,29 @@ def moe_layers(reader: ConfigReader, rule: MoeRule | None, layers: int) -> list[
             return [(layer + 1) % step == 0 if routed is None else layer in routed for layer in range(layers)]
         case "span":
             return _span(reader, layers)
+        case "period":
+            return _period(reader, layers)
         case "after_dense":
             return _after_dense(reader, layers)
+    return [True] * layers
+
+
+def _has_experts(reader: ConfigReader, rule: MoeRule) -> bool:
+    """Return whether the model has experts at all: its flag says so, and they are as many as make a router."""
+    if rule.switch and not reader.flag(rule.switch.name, default=rule.switch.default):
+        reader.skip("num_experts", "num_experts_per_tok", *_widths(rule))
+        return False
+    if rule.least and reader.integer("num_experts", low=0, high=MAX_EXPERTS) < rule.least:
+        reader.skip("num_experts_per_tok", "expert_layer_period", "expert_layer_offset", *_widths(rule))
+        return False
+    return True
+
+
+def _period(reader: ConfigReader, layers: int) -> list[bool]:
+    """Return one layer of each period, at an offset (Jamba)."""
+    every = reader.integer("expert_layer_period", high=MAX_LAYERS)
+    offset = reader.integer("expert_layer_offset", low=0, high=every - 1)
+    return [layer % every == offset for layer in range(layers)]
 
 
 def _span(reader: ConfigReader, layers: int) -> list[bool]:
@@ -135,6 +156,7 @@ def _moe(reader: ConfigReader, rule: MoeRule, around: Mapping[str, Any], sizes: 
         experts=sizes.experts,
         top_k=sizes.top_k,
         width=sizes.width,
+        gated=rule.gated,
         bias=rule.bias,
         shared_width=sizes.shared,
         shared_gate=rule.shared_gate and sizes.shared > 0,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from inferometer.ingest.bounds import MAX_WIDTH
-from inferometer.ingest.dialect import Dialect, Key, NormRule
+from inferometer.ingest.dialect import Dialect, Key, NormRule, WidthRule
 from inferometer.ingest.experts import moe_blocks, moe_layers, per_layer
 from inferometer.ingest.layer_kinds import NO_BLOCK, layer_kinds
 from inferometer.ingest.norms import flag, norms
@@ -68,4 +68,18 @@ def _dense_widths(reader: ConfigReader, dialect: Dialect, *, hidden: int, layers
     for width in stated:
         if width % dialect.width_divisor:
             raise reader.wrong(name, width, f"a multiple of {dialect.width_divisor}")
-    return tuple(width // dialect.width_divisor for width in stated)
+    return tuple(_changed(reader, dialect.width, width // dialect.width_divisor) for width in stated)
+
+
+def _changed(reader: ConfigReader, rule: WidthRule | None, width: int) -> int:
+    """Return the width that the class makes of a stated one: 2/3 of it, times a factor, rounded up to a multiple."""
+    if rule is None:
+        return width
+    if not flag(reader, rule.switch):
+        reader.skip(rule.factor, rule.multiple_of)
+        return width
+    factor = reader.number(rule.factor, low=1e-3, high=1e3)
+    if factor is None:
+        return 2 * width // 3
+    whole = reader.integer(rule.multiple_of, high=MAX_WIDTH)
+    return -(-int(factor * (2 * width // 3)) // whole) * whole

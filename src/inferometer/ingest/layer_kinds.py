@@ -1,6 +1,7 @@
 """Which kind of mixer and which feed-forward each layer has, where a config tells layers apart."""
 
-from inferometer.ingest.dialect import NO_BLOCK, Dialect, Kinds
+from inferometer.ingest.bounds import MAX_LAYERS
+from inferometer.ingest.dialect import NO_BLOCK, Dialect, Kinds, LayerRule
 from inferometer.ingest.reader import ConfigReader
 
 __all__ = ["NO_BLOCK", "layer_kinds"]
@@ -13,9 +14,13 @@ def layer_kinds(reader: ConfigReader, dialect: Dialect, layers: int) -> list[Kin
     """
     rule = dialect.layers
     if rule is None:
-        return [Kinds()] * layers
-    if not reader.has(rule.key) and rule.period is not None:
-        return _periodic(reader, dialect, layers)
+        return [Kinds(ffn=dialect.ffn)] * layers
+    reader.skip(*rule.lists, *(name for name in (rule.period, rule.offset) if name))
+    stated = reader.has(rule.key) and reader.find(rule.key)[1] is not None
+    if not stated and any(reader.has(name) for name in rule.lists):
+        return _listed(reader, rule, layers)
+    if not stated and rule.period is not None:
+        return _periodic(reader, rule, rule.period, layers)
     key, words = _words(reader, rule.key)
     if len(words) != layers:
         raise reader.wrong(key, f"{len(words)} layers", f"num_hidden_layers = {layers}")
@@ -35,10 +40,22 @@ def _words(reader: ConfigReader, name: str) -> tuple[str, tuple[str, ...]]:
     return key, tuple(str(word) for word in value)
 
 
-def _periodic(reader: ConfigReader, dialect: Dialect, layers: int) -> list[Kinds]:
-    """Return the kinds where each n-th layer, counted from one, is of another kind."""
-    rule = dialect.layers
-    assert rule is not None  # noqa: S101 (the caller has checked it)
-    assert rule.period is not None  # noqa: S101 (the caller has checked it)
-    every = reader.integer(rule.period, high=layers)
-    return [rule.at_period if (layer + 1) % every == 0 else rule.between for layer in range(layers)]
+def _listed(reader: ConfigReader, rule: LayerRule, layers: int) -> list[Kinds]:
+    """Return the kinds where the config lists the layers of each."""
+    found: dict[int, Kinds] = {}
+    for name, kinds in rule.lists.items():
+        for number in reader.integers(name, low=rule.first, high=layers - 1 + rule.first) or ():
+            if number - rule.first in found:
+                raise reader.error(name, f"lists layer {number}, which is listed already")
+            found[number - rule.first] = kinds
+    missing = [layer + rule.first for layer in range(layers) if layer not in found]
+    if missing and rule.between is None:
+        raise reader.error(next(iter(rule.lists)), f"leaves out layer {missing[0]}, which no other list has")
+    return [found.get(layer) or rule.between or Kinds() for layer in range(layers)]
+
+
+def _periodic(reader: ConfigReader, rule: LayerRule, period: str, layers: int) -> list[Kinds]:
+    """Return the kinds where one layer of each period is of another kind: the last, or as an offset says."""
+    every = reader.integer(period, high=MAX_LAYERS)
+    at = every - 1 if rule.offset is None else reader.integer(rule.offset, low=0, high=every - 1)
+    return [rule.at_period if layer % every == at else rule.between or Kinds() for layer in range(layers)]

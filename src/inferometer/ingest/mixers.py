@@ -3,18 +3,19 @@
 Letters: H hidden, N query heads, K kv heads.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from inferometer.ingest import recurrent
 from inferometer.ingest.bounds import MAX_HEADS, MAX_HIDDEN, MAX_LAYERS
 from inferometer.ingest.dialect import Dialect
 from inferometer.ingest.layer_kinds import NO_BLOCK, layer_kinds
 from inferometer.ingest.norms import flag, norms
 from inferometer.ingest.reader import ConfigReader
 from inferometer.ingest.windows import limits
-from inferometer.specs.mixers import Attention, Mixer, Mla
+from inferometer.specs.mixers import Attention, Beside, Mixer, Mla, Single
 
 
 def mixers(reader: ConfigReader, dialect: Dialect, *, hidden: int, layers: int) -> list[Mixer | None]:
@@ -23,16 +24,30 @@ def mixers(reader: ConfigReader, dialect: Dialect, *, hidden: int, layers: int) 
     Raises InferometerError for shapes that are missing, out of range, or do not divide.
     """
     kinds = [kind.mixer or dialect.mixer for kind in layer_kinds(reader, dialect, layers)]
-    made = {name: READERS[name](reader, dialect, hidden, layers) for name in dict.fromkeys(kinds) if name != NO_BLOCK}
+    made = {name: _made(name, reader, dialect, hidden, layers) for name in dict.fromkeys(kinds) if name != NO_BLOCK}
     return [None if name == NO_BLOCK else made[name][layer] for layer, name in enumerate(kinds)]
 
 
-def _attentions(reader: ConfigReader, dialect: Dialect, hidden: int, layers: int) -> list[Mixer]:
+def _made(name: str, reader: ConfigReader, dialect: Dialect, hidden: int, layers: int) -> Sequence[Mixer]:
+    """Return one kind of mixer for every layer, or several beside each other, whose norms are the layer's."""
+    kinds = [READERS[kind](reader, dialect, hidden, layers) for kind in name.split("+")]
+    if len(kinds) == 1:
+        return kinds[0]
+    return [_beside(parts) for parts in zip(*kinds, strict=True)]
+
+
+def _beside(parts: tuple[Single, ...]) -> Beside:
+    norm = {name: getattr(parts[0], name) for name in ("pre_norm", "post_norm", "norm_weight", "norm_bias")}
+    bare = tuple(msgspec.structs.replace(part, pre_norm=False, post_norm=False) for part in parts)
+    return Beside(parts=bare, **norm)
+
+
+def _attentions(reader: ConfigReader, dialect: Dialect, hidden: int, layers: int) -> list[Single]:
     """Return softmax attention for every layer, with its window and whether its K and V are a layer's before."""
     around = norms(reader, dialect)
     windows = limits(reader, dialect.window, layers)
     limit = "chunk" if dialect.window and dialect.window.chunk else "window"
-    made: dict[tuple[int | None, bool], Mixer] = {}
+    made: dict[tuple[int | None, bool], Single] = {}
     shared = _kv_shared(reader, dialect, layers)
     for kind in dict.fromkeys(zip(windows, shared, strict=True)):
         block = _attention(reader, dialect, hidden=hidden, windowed=kind[0] is not None, around=around)
@@ -67,6 +82,7 @@ def _attention(
         qk_norm_bias=dialect.qk_norm_bias,
         sinks=(windowed or not dialect.windowed) and flag(reader, dialect.sinks),
         v_from_k=v_from_k,
+        gate=dialect.gate,
         sub_norm=dialect.norm.sub,
         **around,
     )
@@ -119,7 +135,7 @@ def _kv_shared(reader: ConfigReader, dialect: Dialect, layers: int) -> list[bool
     return [layer % factor > 0 or layer >= layers - last for layer in range(layers)]
 
 
-def _mlas(reader: ConfigReader, dialect: Dialect, hidden: int, layers: int) -> list[Mixer]:
+def _mlas(reader: ConfigReader, dialect: Dialect, hidden: int, layers: int) -> list[Single]:
     """Return latent attention for every layer."""
     del hidden
     block = Mla(
@@ -130,12 +146,13 @@ def _mlas(reader: ConfigReader, dialect: Dialect, hidden: int, layers: int) -> l
         rope_dim=reader.integer("qk_rope_head_dim", high=MAX_HEADS),
         v_dim=reader.integer("v_head_dim", high=MAX_HEADS),
         bias=reader.flag("attention_bias", default=False),
+        gate=dialect.gate,
         **norms(reader, dialect),
     )
     return [block] * layers
 
 
-Reader = Callable[[ConfigReader, Dialect, int, int], list[Mixer]]
+Reader = Callable[[ConfigReader, Dialect, int, int], Sequence[Single]]
 
-READERS: Mapping[str, Reader] = {"attention": _attentions, "mla": _mlas}
+READERS: Mapping[str, Reader] = {"attention": _attentions, "mla": _mlas, **recurrent.READERS}
 """Kind of mixer -> what reads one for every layer, of (reader, dialect, H, layers)."""

@@ -13,7 +13,7 @@ Backtracking costs a power of the name's length: five repeats over 60 characters
 """
 MAX_LENGTH = 500
 
-_WRAPPERS = re.compile(r"^(model\.language_model\.|language_model\.model\.|language_model\.)")
+_WRAPPERS = re.compile(r"^(model\.language_model\.|language_model\.model\.|language_model\.|backbone\.)")
 _REPEATED_GROUP = re.compile(r"\)[*+{]")
 _REPEAT = re.compile(r"[*+{]|(?<!\()\?")
 _EXPERT = re.compile(r"experts(?:\\?\.)(\d{1,6})(?!\d)")

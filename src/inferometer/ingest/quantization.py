@@ -14,7 +14,7 @@ from inferometer.ingest.read_json import show
 from inferometer.specs.block import Block
 from inferometer.specs.feedforward import FeedForward, Moe
 from inferometer.specs.formats import DTYPE_ALIASES, FORMATS
-from inferometer.specs.mixers import Mixer
+from inferometer.specs.mixers import Beside, Mixer
 from inferometer.specs.model import Layer, ModelSpec
 
 Kind = TypeVar("Kind", bound=Mixer | FeedForward)
@@ -74,6 +74,9 @@ def with_formats(block: Kind, layer: int, rules: QuantRules, dialect: Dialect, w
 
     Raises InferometerError where the experts of one layer differ in format.
     """
+    if isinstance(block, Beside):
+        beside = tuple(with_formats(part, layer, rules, dialect, where) for part in block.parts)
+        return msgspec.structs.replace(block, parts=beside)
     formats: dict[str, str] = {}
     modules = _modules_of(block, dialect)
     probes = rules.expert_probes(block.experts) if isinstance(block, Moe) else (0,)
@@ -149,6 +152,8 @@ def _at(indices: tuple[int | None, ...], index: int | None) -> int | None:
 
 def _in_format(block: Kind, form: str | None) -> Kind:
     """Return `block` with its linear tensors in `form`; None takes every format away."""
+    if isinstance(block, Beside):
+        return msgspec.structs.replace(block, parts=tuple(_in_format(part, form) for part in block.parts))
     if form is None:
         return msgspec.structs.replace(block, formats={})
     kept = {tensor: f for tensor, f in block.formats.items() if tensor in NOT_LINEAR}

@@ -47,6 +47,10 @@ WRAPPERS: dict[str, Wrapper] = {
     "qwen2_5_vl": Wrapper("qwen2", {"vision_config": TowerRule("qwen2_5_vl")}, flat=True),
     "qwen3_vl": Wrapper("qwen3", {"vision_config": TowerRule("qwen3_vl")}),
     "qwen3_vl_moe": Wrapper("qwen3_moe", {"vision_config": TowerRule("qwen3_vl")}),
+    "qwen3_5": Wrapper("qwen3_5_text", {"vision_config": TowerRule("qwen3_vl")}, inert=("language_model_only",)),
+    "qwen3_5_moe": Wrapper(
+        "qwen3_5_moe_text", {"vision_config": TowerRule("qwen3_vl")}, inert=("language_model_only",)
+    ),
     "llama4": Wrapper(
         "llama4_text",
         {"vision_config": TowerRule("llama4", by_class=True)},

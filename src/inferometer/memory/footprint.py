@@ -14,10 +14,10 @@ import numpy as np
 
 from inferometer.blocks import ends, tower
 from inferometer.blocks.cache import Cache
-from inferometer.blocks.kinds import caches, heads
+from inferometer.blocks.kinds import caches, mixer_shards
 from inferometer.blocks.model import layer_kinds
 from inferometer.blocks.params import layer_blocks, layer_tensors
-from inferometer.blocks.tensors import Shards, chip_bytes, kv_shards, local_rows
+from inferometer.blocks.tensors import Shards, chip_bytes, local_rows
 from inferometer.errors import InferometerError
 from inferometer.graph.ops import Column
 from inferometer.specs.feedforward import Moe
@@ -96,23 +96,39 @@ def kv_bytes_per_token(model: ModelSpec) -> float:
     return total
 
 
+def state_bytes_per_sequence(model: ModelSpec) -> float:
+    """Return the bytes of a sequence's recurrent and convolution states over all layers, unsharded, one copy."""
+    total = 0.0
+    for layer in model.layers:
+        for cache in _caches(model, layer):
+            total += cache.heads * cache.width * element_bytes(cache, model) if cache.fixed else 0.0
+    return total
+
+
 def _caches(model: ModelSpec, layer: Layer) -> tuple[Cache, ...]:
     return () if layer.mixer is None else caches(model.mixers[layer.mixer])
 
 
 def element_bytes(cache: Cache, model: ModelSpec) -> float:
-    """Return the bytes of one element of a cache: of its own format, or of the model's KV format."""
-    return bytes_per_element(find_format(cache.format or model.kv_format))
+    """Return the bytes of one element of a cache: of its own format, or of the model's that it is stored in."""
+    formats = {"kv": model.kv_format, "state": model.state_format, "dtype": model.dtype}
+    return bytes_per_element(find_format(cache.format or formats[cache.stored]))
 
 
 def footprint(
-    model: ModelSpec, sizes: dict[str, Column], multiplicities: Column, *, length: int, room_bytes: float
+    model: ModelSpec,
+    sizes: dict[str, Column],
+    multiplicities: Column,
+    *,
+    length: int,
+    room_bytes: float,
+    state_slots: int = 1,
 ) -> Footprint:
-    """Return weights and KV a chip, by stage kind.
+    """Return weights, KV and state a chip, by stage kind.
 
     `sizes` are columns of shape (m,), `multiplicities` (C, segments, m) in the order of `lower_model`, `length` the
-    tokens a sequence reaches. Towers are on the first stage. A tied head on its own stage is a second
-    copy of the table.
+    tokens a sequence reaches, `state_slots` the copies of its states that it holds. Towers are on the first stage. A
+    tied head on its own stage is a second copy of the table.
     """
     held = np.zeros_like(multiplicities[:, 0])
     kv, state = np.zeros_like(held), np.zeros_like(held)
@@ -122,10 +138,10 @@ def footprint(
         for cache in _caches(model, kind):
             entry = cache.local_elements(shards, sizes["dcp"]) * element_bytes(cache, model)
             if cache.fixed:
-                state = state + times * entry
+                state = state + times * (state_slots * entry)
             else:
                 kv = kv + times * (entry * cache.entries(float(length)))
-    shards = _shards(sizes, 1)
+    shards = _layer_shards(model, Layer(), sizes)
     table, *beside = ends.first(model)
     first, last = multiplicities[:, -3], multiplicities[:, -2]
     head = 0.0 if model.tied else chip_bytes((ends.head(model),), shards)
@@ -156,10 +172,7 @@ def activation_bytes_per_token(model: ModelSpec, sizes: Mapping[str, Column]) ->
     return ACTIVATION_BYTES * (2 * model.hidden + widest)
 
 
-def _shards(sizes: Mapping[str, Column], kv_heads: int) -> Shards:
-    kv = kv_shards(sizes["tp"], sizes["dcp"], kv_heads)
-    return {"tp": sizes["tp"], "ep": sizes["ep"], "etp": sizes["etp"], "kv": kv}
-
-
 def _layer_shards(model: ModelSpec, layer: Layer, sizes: Mapping[str, Column]) -> Shards:
-    return _shards(sizes, 1 if layer.mixer is None else heads(model.mixers[layer.mixer]).kv)
+    mixer = None if layer.mixer is None else model.mixers[layer.mixer]
+    whole = {"tp": sizes["tp"], "ep": sizes["ep"], "etp": sizes["etp"]}
+    return whole | mixer_shards(mixer, sizes["tp"], sizes["dcp"])

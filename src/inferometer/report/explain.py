@@ -151,16 +151,18 @@ def _ops(answer: Answer) -> Iterator[Table]:
 
 
 def _op_table(title: str, ops: list[OpRow], total_s: float) -> Table:
-    heads = ["<operation", "GFLOP", "weights\nMB", "KV\nMB", "activ.\nMB", "message\nMB", "us", "<bound", "share"]
+    cached = "+".join(word for kind, word in _CACHED.items() if any(op.traffic_bytes.get(kind) for op in ops)) or "KV"
+    heads = ["<operation", "GFLOP", "weights\nMB", f"{cached}\nMB", "activ.\nMB", "message\nMB"]
+    heads += ["us", "<bound", "share"]
     grid = table(heads, title=title)
     for name, same in _merged(ops):
         flops = sum(op.flops * op.share for op in same)
         seconds = sum(op.alone_s * op.share for op in same)
-        moved = {k: sum(op.traffic_bytes.get(k, 0.0) * op.share for op in same) for k in _MOVED}
+        moved = [sum(op.traffic_bytes.get(k, 0.0) * op.share for op in same for k in kinds) for kinds in _MOVED]
         grid.add_row(
             name,
             _cell(flops / 1e9),
-            *(_cell(size / 1e6) for size in moved.values()),
+            *(_cell(size / 1e6) for size in moved),
             count(seconds * 1e6),
             same[0].bound,
             f"{seconds * same[0].layers / total_s:.1%}",
@@ -168,7 +170,8 @@ def _op_table(title: str, ops: list[OpRow], total_s: float) -> Table:
     return grid
 
 
-_MOVED = ("weights", "kv", "activations", "message")
+_CACHED = {"kv": "KV", "state": "state"}
+_MOVED = (("weights",), tuple(_CACHED), ("activations",), ("message",))
 
 
 def _cell(value: float) -> str:

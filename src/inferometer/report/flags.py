@@ -11,13 +11,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from inferometer.blocks.kinds import is_moe
+from inferometer.blocks.kinds import caches, is_moe
 from inferometer.report.answer import Answer
 from inferometer.specs.deployment import Sizes
 from inferometer.specs.mixers import Attention
 
 KV_FLAGS = {"fp8": "fp8_e4m3", "bf16": "bfloat16"}
 """KV format -> value of --kv-cache-dtype."""
+
+STATE_DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+"""State format -> value of vLLM's --mamba-ssm-cache-dtype and SGLang's --mamba-ssm-dtype."""
 
 ALL2ALL = {
     "expanded": "deepep_low_latency",
@@ -66,6 +69,7 @@ def _vllm(answer: Answer) -> LaunchFlags:
         "--max-num-seqs": _each(answer, sizes.r * sizes.dpa),
         "--gpu-memory-utilization": _memory_share(answer),
         "--kv-cache-dtype": _kv(answer),
+        "--mamba-ssm-cache-dtype": _state(answer),
     }
     return LaunchFlags(
         engine="vllm",
@@ -95,6 +99,7 @@ def _sglang(answer: Answer) -> LaunchFlags:
         "--max-running-requests": _each(answer, sizes.r),
         "--mem-fraction-static": _memory_share(answer),
         "--kv-cache-dtype": _kv(answer),
+        "--mamba-ssm-dtype": _state(answer),
     }
     command = _spelled(f"python -m sglang.launch_server --model-path {answer.served_name}", flags)
     return LaunchFlags(
@@ -143,6 +148,13 @@ def _kv(answer: Answer) -> str | None:
     """Return the format to ask for; None where the checkpoint's own is what was priced."""
     kv = answer.problem.model.kv_format
     return None if kv == answer.served_kv_format and kv != "fp8" else KV_FLAGS[kv]
+
+
+def _state(answer: Answer) -> str | None:
+    """Return the format to ask for, where there are recurrent states: engines differ in what they take untold."""
+    model = answer.problem.model
+    recurrent = any(cache.stored == "state" for block in model.mixers for cache in caches(block))
+    return STATE_DTYPES[model.state_format] if recurrent else None
 
 
 def _notes(answer: Answer, sizes: Sizes) -> tuple[str, ...]:

@@ -5,8 +5,9 @@ from typing import Any
 
 from inferometer.blocks.model import layer_kinds
 from inferometer.specs.feedforward import FeedForward, Moe
-from inferometer.specs.mixers import Attention, Mixer, Mla
+from inferometer.specs.mixers import Attention, Beside, Mixer, Mla
 from inferometer.specs.model import ModelSpec
+from inferometer.specs.recurrent import LinearAttention, Mamba1, Mamba2, ShortConv
 
 
 def _grouped(mixer: Attention) -> str:
@@ -22,11 +23,45 @@ def _latent(mixer: Mla) -> str:
     return "MLA"
 
 
-MIXERS: Mapping[type, Callable[[Any], str]] = {Attention: _grouped, Mla: _latent}
+DECAYS = {"fixed": "lightning", "head": "GDN", "channel": "KDA"}
+"""Decay of linear attention -> what it is called by."""
+
+
+def _linear(mixer: LinearAttention) -> str:
+    shared = "" if mixer.key_heads == mixer.heads else f"/{mixer.key_heads}"
+    return f"{DECAYS[mixer.decay]} {mixer.heads}{shared}"
+
+
+def _mamba2(mixer: Mamba2) -> str:
+    return f"Mamba-2 {mixer.heads}/{mixer.groups}"
+
+
+def _mamba1(mixer: Mamba1) -> str:
+    del mixer
+    return "Mamba"
+
+
+def _short_conv(mixer: ShortConv) -> str:
+    return f"conv {mixer.conv}"
+
+
+def _beside(mixer: Beside) -> str:
+    return " + ".join(mixer_text(part) for part in mixer.parts)
+
+
+MIXERS: Mapping[type, Callable[[Any], str]] = {
+    Attention: _grouped,
+    Mla: _latent,
+    LinearAttention: _linear,
+    Mamba2: _mamba2,
+    Mamba1: _mamba1,
+    ShortConv: _short_conv,
+    Beside: _beside,
+}
 
 
 def mixer_text(mixer: Mixer) -> str:
-    """Return what a mixer is called."""
+    """Return what a mixer is called; with `/`, its heads and the kv heads or groups that they share."""
     return MIXERS[type(mixer)](mixer)
 
 

@@ -6,6 +6,7 @@ Letters: H hidden, N query heads, K kv heads, D head dim.
 from typing import Literal
 
 from inferometer.specs.block import Block
+from inferometer.specs.recurrent import LinearAttention, Mamba1, Mamba2, ShortConv
 
 
 class Attention(Block, tag="attention", frozen=True, kw_only=True):
@@ -61,10 +62,35 @@ class Mla(Block, tag="mla", frozen=True, kw_only=True):
     v_dim: int
     bias: bool = False
     """Biases on q_a, kv_a and o (`attention_bias`)."""
+    gate: Literal["none", "head", "wide"] = "none"
+    """A sigmoid gate on the output: none, one a head, one an element."""
 
     def matrices(self) -> tuple[str, ...]:
         """Return the names of its matrices."""
-        return (*(("q",) if self.q_rank is None else ("q_a", "q_b")), "kv_a", "kv_b", "o")
+        gate = ("gate",) if self.gate != "none" else ()
+        return (*(("q",) if self.q_rank is None else ("q_a", "q_b")), "kv_a", "kv_b", *gate, "o")
 
 
-Mixer = Attention | Mla
+Single = Attention | Mla | LinearAttention | Mamba1 | Mamba2 | ShortConv
+"""A mixer alone."""
+
+
+class Beside(Block, tag="beside", frozen=True, kw_only=True):
+    """Mixers that run beside each other on one normed input; their outputs are added (Falcon-H1)."""
+
+    parts: tuple[Single, ...]
+    """No two of one kind, without norms around them: those are the layer's."""
+
+    def __post_init__(self) -> None:
+        """Check that the parts differ in kind and leave the norms to the layer."""
+        if len(self.parts) <= 1 or len({type(part) for part in self.parts}) != len(self.parts):
+            raise ValueError("mixers beside each other are two or more, each of another kind")
+        if any(part.pre_norm or part.post_norm for part in self.parts):
+            raise ValueError("mixers beside each other have no norms of their own around them")
+
+    def matrices(self) -> tuple[str, ...]:
+        """Return no names: each part has its own."""
+        return ()
+
+
+Mixer = Single | Beside

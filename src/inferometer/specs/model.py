@@ -34,6 +34,8 @@ class ModelSpec(Spec, frozen=True, kw_only=True):
     """Format of the head, where it is not `dtype`."""
     kv_format: str = "bf16"
     """Format of the KV cache."""
+    state_format: str = "fp32"
+    """Format of recurrent states; what convolutions keep is in `dtype`."""
     positions: int = 0
     """Rows of a table of learned positions; 0 where positions are rotated or biased."""
     embedding_norm: bool = False
