@@ -8,8 +8,9 @@ meta device, without memory. The first line of the file names the versions that 
 `config`, and is written back with
 
 * `parameters`: the unique parameters of the model (a tied table once);
-* `correction_biases`: elements of the buffers `e_score_correction_bias`, which checkpoints store as tensors;
-* `windowed`: for each layer whether attention is windowed or chunked, where the configuration class says it.
+* `correction_biases`: elements of the buffers of routers' biases, which checkpoints store as tensors;
+* `windowed`: for each layer whether attention is windowed or chunked, where every layer is attention and the
+  configuration class says it.
 
 A config may state `model_type` of a family that has another family's class: `CLASS_OF`.
 """
@@ -23,7 +24,8 @@ import torch
 import transformers
 
 DEFAULT = Path(__file__).parents[1] / "tests/ingest/made_up.jsonl"
-CLASS_OF = {"kimi_k2": "deepseek_v3"}
+CLASS_OF = {"kimi_k2": "deepseek_v3", "minimax_m1": "minimax"}
+BIASES = ("e_score_correction_bias", "expert_bias")
 WINDOWED = ("sliding_attention", "chunked_attention")
 HEADS = ("AutoModelForCausalLM", "AutoModelForImageTextToText")
 
@@ -47,11 +49,11 @@ def count(config: dict[str, Any]) -> dict[str, Any]:
     model = build(config)
     row: dict[str, Any] = {"config": config}
     row["parameters"] = sum(tensor.numel() for tensor in {id(p): p for p in model.parameters()}.values())
-    biases = [b.numel() for name, b in model.named_buffers() if name.endswith("e_score_correction_bias")]
+    biases = [b.numel() for name, b in model.named_buffers() if name.endswith(BIASES)]
     if biases:
         row["correction_biases"] = sum(biases)
     kinds = getattr(model.config.get_text_config(), "layer_types", None)
-    if kinds:
+    if kinds and set(kinds) <= {"full_attention", *WINDOWED}:
         row["windowed"] = [kind in WINDOWED for kind in kinds]
     return row
 

@@ -1,8 +1,8 @@
-"""Families with recurrent layers against their own modelling code, on small made-up configs.
+"""Families with recurrent layers: operations of their own modelling code, and the traps of their configs.
 
-`hybrids.jsonl` holds what transformers 5.24.0 and torch 2.14 said of each config: parameters of the model on the meta
-device (`router_biases` are buffers there, tensors in checkpoints), and FLOPs of `FlopCounterMode` over a prefill of
-"TxB" tokens with the head on the last: `mm` of matrices, `bmm` of batched ones (attention and scans).
+`hybrids.jsonl` has small made-up configs, and what torch 2.14's FlopCounterMode counted in the classes of transformers
+5.24.0 over a prefill of "TxB" tokens with the head on the last: `mm` of matrices, `bmm` of batched ones (attention and
+scans). Parameters are in `made_up.jsonl`.
 """
 
 import json
@@ -32,13 +32,6 @@ NOT_MLA = [(name, at) for name, at in COUNTED if name != "kimi_linear"]
 def made(name, *, drop=(), **changes):
     config = {key: value for key, value in (ROWS[name]["config"] | changes).items() if key not in drop}
     return model_from_config(config, name=name, source="test")
-
-
-@pytest.mark.parametrize("name", ROWS)
-def test_a_small_model_has_the_parameters_of_its_class(name):
-    model = made(name)
-    assert count_params(model).total == ROWS[name]["params"] + ROWS[name]["router_biases"]
-    assert model.unknown_keys == ()
 
 
 def prefilled(name, at):

@@ -20,7 +20,7 @@ FAMILIES = Counter(row["config"]["model_type"] for row in ROWS)
 NOT_COUNTED = {
     # no class in transformers: modelling code beside the checkpoints
     *("baichuan", "internlm", "internlm2", "orion", "qwen", "mimo", "deepseek", "phi-msft", "phi3_v", "chatglm"),
-    *("bailing_moe", "hunyuan"),
+    *("bailing_moe", "bailing_moe_v2_5", "hunyuan"),
     "mimo_v2_flash",  # its class does not read the keys of the checkpoint's config
 }
 

@@ -6,11 +6,12 @@ from pathlib import Path
 import msgspec
 
 from inferometer.errors import InferometerError
-from inferometer.ingest.bounds import MAX_HIDDEN, MAX_LAYERS, MAX_MTP, MAX_TOKENS, MAX_VOCAB
+from inferometer.ingest.bounds import MAX_HIDDEN, MAX_MTP, MAX_TOKENS, MAX_VOCAB
 from inferometer.ingest.dialect import FROM_CODE_ALONE, Dialect
 from inferometer.ingest.dialects import ALIASES, DIALECTS
 from inferometer.ingest.feedforwards import feed_forwards
 from inferometer.ingest.known_keys import check_model_type, is_irrelevant
+from inferometer.ingest.layer_kinds import layer_count
 from inferometer.ingest.mixers import mixers
 from inferometer.ingest.norms import flag
 from inferometer.ingest.quant_rules import QuantRules
@@ -142,7 +143,7 @@ def _assemble(
     reader: ConfigReader, dialect: Dialect, rules: QuantRules, *, name: str, model_type: str, source: str
 ) -> ModelSpec:
     hidden = reader.integer("hidden_size", high=MAX_HIDDEN)
-    count = reader.integer("num_hidden_layers", high=MAX_LAYERS)
+    count = layer_count(reader, dialect)
     stored_mixers: tuple[Mixer, ...]
     stored_ffns: tuple[FeedForward, ...]
     plain_mixers = mixers(reader, dialect, hidden=hidden, layers=count)

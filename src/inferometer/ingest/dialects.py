@@ -37,7 +37,7 @@ DIALECTS: dict[str, Dialect] = {
     **hybrid.MAMBA,
     **hybrid.CONV,
     "kimi_k2": llama.DEEPSEEK["deepseek_v3"],  # moonshotai names DeepseekV3ForCausalLM and its configuration class
-    "minimax_m1": hybrid.DELTA["minimax"],
+    "minimax": replace(hybrid.DELTA["minimax_m1"], from_code_alone=True),
     "hunyuan_v1_moe": replace(
         more.MOES["hunyuan"],
         qk_norm=True,

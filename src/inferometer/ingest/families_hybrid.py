@@ -64,6 +64,7 @@ QWEN: Final[dict[str, Dialect]] = {
 _LINEAR_OR_MLA = {"linear_attention": Kinds("kda"), "full_attention": Kinds("mla")}
 
 _BAILING = Dialect(
+    from_code_alone=True,
     layers=LayerRule(
         key="layer_types",
         words=_LINEAR_OR_MLA,
@@ -153,9 +154,8 @@ DELTA: Final[dict[str, Dialect]] = {
         defaults={**_BAILING.defaults, "block_size": 64, "group_norm_size": 4, "topk_group": 4},
         inert=tuple(name for name in _BAILING.inert if name not in ("group_norm_size", "use_qk_norm")),
         modules={LinearAttention: d.BAILING_MODULES},
-        says=("Its linear attention is read from modelling code; no published parameter count was checked",),
     ),
-    "minimax": Dialect(
+    "minimax_m1": Dialect(
         layers=LayerRule(
             key="attn_type_list",
             words={
@@ -257,6 +257,7 @@ MAMBA: Final[dict[str, Dialect]] = {
         mtp=False,
     ),
     "granitemoehybrid": Dialect(
+        from_code_alone=True,
         layers=LayerRule(
             key="layer_types",
             words={
@@ -299,6 +300,7 @@ MAMBA: Final[dict[str, Dialect]] = {
         },
     ),
     "falcon_h1": Dialect(
+        from_code_alone=True,
         mixer="attention+mamba2",
         recurrent=RecurrentRule(
             norm=Key("mamba_rms_norm"), in_bias=Key("mamba_proj_bias"), out_bias=Key("projectors_bias")
@@ -323,6 +325,7 @@ MAMBA: Final[dict[str, Dialect]] = {
         modules={Ffn: _FEED_FORWARD},
     ),
     "jamba": Dialect(
+        from_code_alone=True,
         layers=LayerRule(
             key="layers_block_type",
             words={"mamba": Kinds("mamba1"), "attention": Kinds("attention")},
@@ -394,6 +397,7 @@ CONV: Final[dict[str, Dialect]] = {
     ),
     "lfm2_moe": replace(
         _LFM2,
+        from_code_alone=True,
         moe=MoeRule(
             layers="after_dense",
             width="moe_intermediate_size",

@@ -4,7 +4,21 @@ from inferometer.ingest.bounds import MAX_LAYERS
 from inferometer.ingest.dialect import NO_BLOCK, Dialect, Kinds, LayerRule
 from inferometer.ingest.reader import ConfigReader
 
-__all__ = ["NO_BLOCK", "layer_kinds"]
+__all__ = ["NO_BLOCK", "layer_count", "layer_kinds"]
+
+
+def layer_count(reader: ConfigReader, dialect: Dialect) -> int:
+    """Return how many layers there are: as stated, else as many as the dialect's list has words.
+
+    Raises InferometerError where neither says it.
+    """
+    rule = dialect.layers
+    if rule is None or reader.has("num_hidden_layers") or not reader.has(rule.key):
+        return reader.integer("num_hidden_layers", high=MAX_LAYERS)
+    key, words = _words(reader, rule.key)
+    if not 1 <= len(words) <= MAX_LAYERS:
+        raise reader.wrong(key, f"{len(words)} layers", f"1 to {MAX_LAYERS} layers")
+    return len(words)
 
 
 def layer_kinds(reader: ConfigReader, dialect: Dialect, layers: int) -> list[Kinds]:
