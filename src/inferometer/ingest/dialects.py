@@ -5,6 +5,7 @@ from dataclasses import replace
 from inferometer.ingest import families_gpt as gpt
 from inferometer.ingest import families_hybrid as hybrid
 from inferometer.ingest import families_llama as llama
+from inferometer.ingest import families_mamba as mamba
 from inferometer.ingest import families_more as more
 from inferometer.ingest.dialect import Dialect
 
@@ -34,7 +35,7 @@ DIALECTS: dict[str, Dialect] = {
     **more.MOES,
     **hybrid.QWEN,
     **hybrid.DELTA,
-    **hybrid.MAMBA,
+    **mamba.MAMBA,
     **hybrid.CONV,
     "kimi_k2": llama.DEEPSEEK["deepseek_v3"],  # moonshotai names DeepseekV3ForCausalLM and its configuration class
     "minimax": replace(hybrid.DELTA["minimax_m1"], from_code_alone=True),
