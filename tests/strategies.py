@@ -19,7 +19,8 @@ from inferometer.estimate.step import Problem
 from inferometer.specs.deployment import Sizes, Workload
 from inferometer.specs.feedforward import Ffn, Moe
 from inferometer.specs.hardware import Axis, ChipSpec, Fabric, Machine
-from inferometer.specs.mixers import Attention, Beside, Mla
+from inferometer.specs.indexer import Indexer
+from inferometer.specs.mixers import Attention, Beside, Compressed, Mla
 from inferometer.specs.model import Layer, ModelSpec
 from inferometer.specs.recurrent import LinearAttention, Mamba1, Mamba2, ShortConv
 
@@ -34,8 +35,65 @@ def formats(*names):
 
 
 @st.composite
+def indexers(draw):
+    """Index heads of any kind, with pools and blocks, or another layer's choice."""
+    pool = draw(st.sampled_from((1, 1, 4)))
+    block = draw(st.sampled_from((1, 16)))
+    heads = draw(st.sampled_from((2, 4)))
+    return Indexer(
+        heads=heads,
+        dim=draw(st.sampled_from((32, 128))),
+        top_k=pool * block * draw(st.integers(1, 100)),
+        pool=pool,
+        pool_gate=pool > 1 and draw(st.booleans()),
+        block=block,
+        lists=draw(st.sampled_from((1, heads))),
+        weighted=draw(st.booleans()),
+        q_norm=draw(st.booleans()),
+        k_norm=draw(st.sampled_from(("none", "rms", "layer"))),
+        input_norm=draw(st.booleans()),
+        head_scales=draw(st.booleans()),
+        shared=draw(st.booleans()),
+        key_format=draw(st.sampled_from((None, "fp8-g128"))),
+    )
+
+
+def limits():
+    """Return what limits the tokens a query reads: nothing, a window, or an indexer."""
+    window = st.integers(1, 3000).map(lambda tokens: {"window": tokens})
+    return st.one_of(st.just({}), window, indexers().map(lambda own: {"indexer": own}))
+
+
+@st.composite
+def compressed(draw):
+    """A window alone, or with entries that are all read or chosen from, its own or another layer's."""
+    ratio, own = draw(st.sampled_from((0, 1, 4, 128))), None
+    keys = draw(st.sampled_from(("latent" if ratio == 1 else "compressed", "shared")))
+    if ratio and draw(st.booleans()):
+        top_k = draw(st.integers(1, 300))
+        among = draw(st.sampled_from((None, 400)))
+        own = Indexer(heads=4, dim=64, top_k=top_k, pool=ratio, k_norm="none", key_format=None, among=among)
+    return Compressed(
+        heads=16,
+        head_dim=draw(st.sampled_from((64, 128))),
+        rope_dim=32,
+        q_rank=96,
+        out_groups=draw(st.sampled_from((4, 8))),
+        out_rank=64,
+        window=draw(st.sampled_from((16, 128))),
+        ratio=ratio,
+        overlap=ratio > 1 and draw(st.booleans()),
+        gated=ratio != 1,
+        entries_shared=ratio > 0 and draw(st.booleans()),
+        indexer=own,
+        index_keys=keys,
+        formats=draw(formats("q_a", "q_b", "kv", "out_a", "out_b")),
+    )
+
+
+@st.composite
 def attentions(draw):
-    """MHA, GQA or MQA, with or without a window."""
+    """MHA, GQA or MQA, with or without a window or an indexer."""
     heads = draw(st.sampled_from((4, 8, 16)))
     return Attention(
         heads=heads,
@@ -44,14 +102,19 @@ def attentions(draw):
         qkv_bias=draw(st.booleans()),
         out_bias=draw(st.booleans()),
         qk_norm=draw(st.booleans()),
-        window=draw(st.one_of(st.none(), st.integers(1, 3000))),
-        formats=draw(formats("q", "k", "v", "o")) if draw(st.booleans()) else {},
+        formats=draw(formats("q", "k", "v", "o", "index_q", "index_k")) if draw(st.booleans()) else {},
+        **draw(limits()),
     )
 
 
 @st.composite
 def mlas(draw):
-    """Latent attention, with or without a q latent."""
+    """Latent attention, with or without a q latent, a gate, a window or an indexer.
+
+    The latent may be another layer's where there are index keys to keep: a model that keeps nothing is none.
+    """
+    most = draw(limits())
+    keeps_keys = "indexer" in most and not most["indexer"].shared
     return Mla(
         heads=draw(st.sampled_from((4, 8, 16))),
         q_rank=draw(st.sampled_from((None, 96, 128))),
@@ -60,8 +123,11 @@ def mlas(draw):
         rope_dim=draw(st.sampled_from((16, 32))),
         v_dim=draw(st.sampled_from((32, 64))),
         bias=draw(st.booleans()),
-        gate=draw(st.sampled_from(("none", "head", "wide"))),
-        formats=draw(formats("q", "q_a", "q_b", "kv_a", "kv_b", "o")),
+        gate=draw(st.sampled_from(("none", "none", "head", "wide"))),
+        sinks=draw(st.booleans()),
+        kv_shared=keeps_keys and draw(st.booleans()),
+        formats=draw(formats("q", "q_a", "q_b", "kv_a", "kv_b", "gate", "o", "index_q", "index_k")),
+        **most,
     )
 
 
@@ -164,7 +230,7 @@ def moes(draw):
 def models(draw, *, moe=None):
     """A decoder of one to eight layers that use every block; `moe` asks for routed experts, or for none."""
     with_moe = draw(st.booleans()) if moe is None else moe
-    mixers = tuple(draw(st.lists(any_mixers(), min_size=1, max_size=2)))
+    mixers = tuple(draw(st.lists(st.one_of(any_mixers(), compressed()), min_size=1, max_size=2)))
     blocks = draw(st.lists(ffns(), min_size=0 if with_moe else 1, max_size=1))
     if with_moe:
         blocks.append(draw(moes()))

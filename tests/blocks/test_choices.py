@@ -28,6 +28,7 @@ def one_pass(phase="decode", *, context=64.0, batch=4.0, unpacked=frozenset(), *
         unpacked=unpacked,
         core_dtype="bf16",
         kv_bytes_per_element=2.0,
+        kv_format="bf16",
         **roles,
     )
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from blocks.made_up import axis, decode, machine, model, prefill
 
-from inferometer.blocks.attention import cached_tokens, causal_pairs, seen_tokens
+from inferometer.blocks.attention import cached_tokens, seen_tokens
 from inferometer.blocks.params import count_params
+from inferometer.blocks.reads import causal_pairs
 from inferometer.estimate.estimate import estimate, make_problem
 from inferometer.memory.footprint import footprint, kv_bytes_per_token
 from inferometer.specs.deployment import Deployment, Sizes

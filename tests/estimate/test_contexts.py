@@ -4,9 +4,10 @@ import pytest
 from blocks.made_up import axis, decode, machine, model
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import attentions, ffns, mlas
+from strategies import attentions, compressed, ffns, mlas
 
-from inferometer.blocks.attention import cached_tokens, causal_pairs, simpson, split_at
+from inferometer.blocks.attention import cached_tokens
+from inferometer.blocks.reads import causal_pairs, simpson, split_at
 from inferometer.estimate.estimate import estimate, make_problem
 from inferometer.specs.deployment import Deployment, Sizes, Workload
 from inferometer.specs.feedforward import Ffn
@@ -46,7 +47,9 @@ def test_the_mean_is_the_mean_of_the_steps(mixer, scheduler):
 
 
 @settings(max_examples=10)
-@given(st.one_of(attentions(), mlas()), ffns(), st.integers(1, 2000), st.integers(1, 60), st.integers(1, 200))
+@given(
+    st.one_of(attentions(), mlas(), compressed()), ffns(), st.integers(1, 2000), st.integers(1, 60), st.integers(1, 200)
+)
 def test_any_mixer_is_within_a_thousandth(mixer, ffn, isl, osl, batch):
     step_s = pricer(model(mixer, ffn), batch, "serial")
     assert step_s(Workload(isl=isl, osl=osl)) == pytest.approx(mean_over_steps(step_s, isl, osl), rel=1e-3)

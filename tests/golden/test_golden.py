@@ -1,4 +1,4 @@
-"""Per-op breakdowns of four deployments, kept as files: a refactor moves none, a change of model shows its diff.
+"""Per-op breakdowns of five deployments, kept as files: a refactor moves none, a change of model shows its diff.
 
 `python tests/golden/test_golden.py` writes them again. Floats may differ by platform in their last bits.
 """
@@ -26,6 +26,11 @@ CASES = {
         ("deepseek-v3", "h200", "8x2"),
         Workload(),
         Deployment(sizes=Sizes(dpa=8, tp=2, ep=16), batch=128),
+    ),
+    "glm-5.2-fp8.h200.8x2.decode": (
+        ("glm-5.2-fp8", "h200", "8x2"),
+        Workload(isl=1024, osl=4096),
+        Deployment(sizes=Sizes(dpa=4, tp=4, ep=16), batch=64),
     ),
     "qwen3-30b-a3b.rtx-4090.4x1.decode": (
         ("qwen3-30b-a3b", "rtx-4090", "4x1"),

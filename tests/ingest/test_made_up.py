@@ -21,6 +21,9 @@ NOT_COUNTED = {
     # no class in transformers: modelling code beside the checkpoints
     *("baichuan", "internlm", "internlm2", "orion", "qwen", "mimo", "deepseek", "phi-msft", "phi3_v", "chatglm"),
     *("bailing_moe", "bailing_moe_v2_5", "hunyuan"),
+    "mistral_large4_text",  # no class of its own with a head: see test_sparse
+    "minimax_m3",  # its class reads another spelling
+    *("deepseek_v4", "deepseek_ref"),  # its class has residual streams, which are refused
     "mimo_v2_flash",  # its class does not read the keys of the checkpoint's config
 }
 
@@ -43,7 +46,9 @@ def test_made_up_models_are_windowed_on_the_layers_that_transformers_windows(fam
         if row["config"]["model_type"] == family and "windowed" in row:
             made = model(row)
             mixers = [made.mixers[layer.mixer] for layer in made.layers]
-            assert [bool(mixer.window or mixer.chunk) for mixer in mixers] == row["windowed"], row["config"]
+            assert [bool(mixer.window or getattr(mixer, "chunk", None)) for mixer in mixers] == row["windowed"], row[
+                "config"
+            ]
 
 
 def test_every_family_is_counted_several_times_or_said_not_to_be():

@@ -115,7 +115,9 @@ def test_the_chips_of_a_stage_hold_every_tensor_once_a_copy(spec, tp, dpa, data)
     stage = tp * dpa
     ep = data.draw(st.sampled_from([n for n in (1, 2, 4, 8) if stage % n == 0]))
     sizes = {"tp": tp, "dpa": dpa, "ep": ep, "etp": stage // ep} if is_moe(spec) else {"tp": tp}
-    counts = [count for mixer in spec.mixers if not isinstance(mixer, Mla) for h in heads(mixer) for count in h[1:]]
+    counts = [
+        count for mixer in spec.mixers if not isinstance(mixer, Mla) for h in heads(mixer) for count in (h.kv, h.groups)
+    ]
     if tp > min(filter(None, counts), default=16):
         return
     shards = {"tp": tp, "kv": tp, "groups": tp, "ep": ep, "etp": stage // ep if is_moe(spec) else 1, "": 1}

@@ -7,7 +7,7 @@ from blocks.made_up import model
 from memory.test_footprint import held, preset
 
 from inferometer.blocks.kinds import caches
-from inferometer.memory.footprint import element_bytes, kv_bytes_per_token, state_bytes_per_sequence
+from inferometer.memory.footprint import cache_format, kv_bytes_per_token, state_bytes_per_sequence
 from inferometer.specs.feedforward import Ffn
 from inferometer.specs.recurrent import LinearAttention, Mamba1, Mamba2, ShortConv
 
@@ -105,7 +105,10 @@ def test_context_ranks_hold_whole_states():
 
 def test_a_recurrent_state_has_its_own_format_and_a_convolution_the_model_s():
     spec = model(KDA, FFN, kv_format="fp8", state_format="bf16")
-    sizes = {(cache.name, element_bytes(cache, spec)) for cache in caches(KDA)}
-    assert sizes == {("state", 2.0), ("conv", 2.0)}
+    sizes = {(cache.name, cache_format(cache, spec)) for cache in caches(KDA)}
+    assert sizes == {("state", "bf16"), ("conv", "bf16")}
     wide = model(KDA, FFN, kv_format="fp8")
-    assert {(cache.name, element_bytes(cache, wide)) for cache in caches(KDA)} == {("state", 4.0), ("conv", 2.0)}
+    assert {(cache.name, cache_format(cache, wide)) for cache in caches(KDA)} == {
+        ("state", "fp32"),
+        ("conv", "bf16"),
+    }

@@ -1,4 +1,4 @@
-"""Softmax attention: MHA, GQA and MQA, sliding windows, chunks, shared K and V, decode context parallel.
+"""Softmax attention: MHA, GQA and MQA, sliding windows, chunks, chosen tokens, shared K and V, context parallel.
 
 Letters: B sequences, T tokens, S context, H hidden, N query heads, K kv heads, D head dim, E head dim of v.
 TP splits the heads; kv heads are copied where TP / DCP exceeds K. DCP splits the KV of a head along
@@ -7,8 +7,10 @@ the sequence over ranks of the TP group: queries are gathered over DCP, partial 
 
 import numpy as np
 
+from inferometer.blocks import indexer
 from inferometer.blocks.cache import Cache
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
+from inferometer.blocks.reads import causal_pairs, chosen_pairs, limit, split_at
 from inferometer.blocks.tensors import Heads, Tensor, kv_shards
 from inferometer.graph.ops import Choice, CollectiveKind, Column, Node, OpKind, Plan, Traffic, Work
 from inferometer.specs.mixers import Attention
@@ -53,6 +55,8 @@ def tensors(block: Attention, hidden: int, dtype: str) -> tuple[Tensor, ...]:
         found.append(_vector("o_bias", hidden, dtype))
     if block.sinks:
         found.append(_vector("sinks", block.heads, dtype, "tp"))
+    if block.indexer:
+        found += indexer.tensors(block.indexer, hidden, hidden, dtype, block.formats)
     return (*found, *_norms(block, dtype))
 
 
@@ -99,37 +103,27 @@ def heads(block: Attention) -> Heads:
 
 def takes(block: Attention) -> tuple[str, ...]:
     """Return the tensors that fix the format of the layer's input."""
-    del block
-    return ("q", "k")
+    return ("q", "k", *indexer.takes(block.indexer))
 
 
 def caches(block: Attention) -> tuple[Cache, ...]:
-    """Return K and V: D + E elements a kv head and token, up to the window or chunk; none where another layer's."""
-    if block.kv_shared:
-        return ()
+    """Return K and V: D + E elements a kv head and token, up to the window or chunk; none where another layer's.
+
+    An indexer keeps keys of its own.
+    """
     width, most = block.head_dim + v_dim(block), block.window or block.chunk
-    return (Cache(name="kv", heads=block.kv_heads, width=width, split="kv", most=most),)
+    own = Cache(name="kv", heads=block.kv_heads, width=width, split="kv", most=most)
+    return (*(() if block.kv_shared else (own,)), *indexer.caches(block.indexer))
 
 
 def cached_tokens(block: Attention, context: float) -> float:
-    """Return the tokens a query at the end of `context` sees: min(context, window or chunk)."""
-    most = block.window or block.chunk
+    """Return the tokens a query at the end of `context` sees: min(context, window, chunk or what its indexer picks)."""
+    most = block.window or block.chunk or _picked(block)
     return min(context, most) if most else context
 
 
-def causal_pairs(new: float, window: int | None, chunk: int | None = None) -> float:
-    """Return query-key pairs of a causal prefill of `new` tokens: sum of min(i, W) for i = 1..new.
-
-    In chunks of C: as many whole chunks as there are, C (C + 1) / 2 each, and the rest.
-
-    >>> causal_pairs(4, None), causal_pairs(4, 2), causal_pairs(5, None, 2)
-    (10.0, 7.0, 7.0)
-    """
-    if chunk and new > chunk:
-        whole, rest = divmod(new, chunk)
-        return whole * causal_pairs(chunk, None) + causal_pairs(rest, None)
-    reach = min(new, window) if window else new
-    return reach * (reach + 1) / 2 + (new - reach) * reach
+def _picked(block: Attention) -> float | None:
+    return limit(block.indexer) if block.indexer else None
 
 
 def lower(block: Attention, low: Lowering, dtype: str) -> list[Node]:
@@ -141,6 +135,7 @@ def lower(block: Attention, low: Lowering, dtype: str) -> list[Node]:
     ins = tuple(_out_features(block))
     nodes = low.gemm("qkv" if ins == ("q", "k", "v") else "+".join(ins), tuple(by_name[n] for n in ins), at.tokens)
     nodes += _prepare(block, low, kv_local)
+    nodes += indexer.lower(block.indexer, low, by_name)
     nodes += _prefill_core(block, low, kv_local) if at.phase == "prefill" else _decode_core(block, low, kv_local)
     return [*nodes, *_finish(block, low), *low.gemm("o", (by_name["o"],), at.tokens)]
 
@@ -184,7 +179,9 @@ def _finish(block: Attention, low: Lowering) -> list[Node]:
 def _prefill_core(block: Attention, low: Lowering, kv_local: Column) -> list[Node]:
     at = low.at
     heads, both = block.heads / at.tp, block.head_dim + v_dim(block)
-    pairs = causal_pairs(float(at.new_tokens), block.window, block.chunk)
+    pairs, which = causal_pairs(float(at.new_tokens), block.window, block.chunk), "causal"
+    if block.indexer:
+        pairs, which = chosen_pairs(block.indexer, at.new_tokens), "chosen"
     kv_elements = at.tokens * (kv_local * both)
     return [
         Work(
@@ -197,7 +194,7 @@ def _prefill_core(block: Attention, low: Lowering, kv_local: Column) -> list[Nod
                 Traffic.ACTIVATIONS: at.tokens * (heads * (both * WIDE_BYTES)),
             },
             replication=at.padding,
-            shape=f"B x {block.heads} heads x {block.head_dim}, {pairs:.0f} causal pairs",
+            shape=f"B x {block.heads} heads x {block.head_dim}, {pairs:.0f} {which} pairs",
         )
     ]
 
@@ -233,8 +230,9 @@ def seen_tokens(block: Attention, contexts: tuple[tuple[float, float], ...]) -> 
     [a, b] the exact mean (G(b) - G(a)) / (b - a), G(x) the integral of x mod C; of one context the mean of a chunk,
     C / 2, for sequences of a batch stand anywhere in theirs. Nothing else falls when a context grows.
     """
+    limits = block.window or _picked(block)
     if block.chunk is None or contexts[-1][0] <= block.chunk:
-        return tuple((cached_tokens(block, context), share) for context, share in split_at(contexts, block.window))
+        return tuple((cached_tokens(block, context), share) for context, share in split_at(contexts, limits))
     low, high, size = contexts[0][0], contexts[-1][0], float(block.chunk)
     if low == high:
         return ((size / 2, 1.0),)
@@ -246,30 +244,6 @@ def _sawtooth(x: float, size: float) -> float:
     """Return the integral of t mod size for t = 0..x."""
     whole, rest = divmod(x, size)
     return whole * size * size / 2 + rest * rest / 2
-
-
-def split_at(contexts: tuple[tuple[float, float], ...], window: int | None) -> tuple[tuple[float, float], ...]:
-    """Return the quadrature over contexts, with the range split at the window's kink.
-
-    Contexts come as Simpson nodes (a, 1/6), (mid, 4/6), (b, 1/6), or as one node. Where the window
-    lies inside (a, b), counts are linear up to it and constant after: Simpson on each piece is exact.
-    """
-    low, high = contexts[0][0], contexts[-1][0]
-    if window is None or not low < window < high:
-        return contexts
-    first = (window - low) / (high - low)
-    return (*simpson(low, float(window), first), (high, 1 - first))
-
-
-def simpson(low: float, high: float, share: float = 1.0) -> tuple[tuple[float, float], ...]:
-    """Return Simpson's nodes and weights on [low, high], weights adding up to `share`.
-
-    >>> simpson(0.0, 6.0)
-    ((0.0, 0.16666666666666666), (3.0, 0.6666666666666666), (6.0, 0.16666666666666666))
-    """
-    if low == high:
-        return ((low, share),)
-    return ((low, share / 6), ((low + high) / 2, share * 4 / 6), (high, share / 6))
 
 
 def context_parallel(low: Lowering, q_width: Column, v_width: Column, heads: Column, core: list[Node]) -> list[Node]:

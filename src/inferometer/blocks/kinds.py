@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, Protocol, cast
 
-from inferometer.blocks import attention, ends, ffn, linear, mamba1, mamba2, mla, moe, short_conv
+from inferometer.blocks import attention, compressed, ends, ffn, linear, mamba1, mamba2, mla, moe, short_conv
 from inferometer.blocks.cache import Cache
 from inferometer.blocks.lowering import Lowering
 from inferometer.blocks.tensors import Heads, Tensor, group_shards, kv_shards
 from inferometer.graph.ops import Column, Node
 from inferometer.specs.block import Block
 from inferometer.specs.feedforward import FeedForward, Ffn, Moe
-from inferometer.specs.mixers import Attention, Beside, Mixer, Mla, Single
+from inferometer.specs.mixers import Attention, Beside, Compressed, Mixer, Mla, Single
 from inferometer.specs.model import ModelSpec
 from inferometer.specs.recurrent import LinearAttention, Mamba1, Mamba2, ShortConv
 
@@ -46,6 +46,7 @@ class MixerModule(BlockModule, Protocol):
 _MIXERS: Mapping[type, ModuleType] = {
     Attention: attention,
     Mla: mla,
+    Compressed: compressed,
     LinearAttention: linear,
     Mamba2: mamba2,
     Mamba1: mamba1,

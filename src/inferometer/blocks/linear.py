@@ -26,7 +26,7 @@ from inferometer.blocks.recurrent import (
     state_cache,
     vector,
 )
-from inferometer.blocks.tensors import Heads, Tensor, group_shards
+from inferometer.blocks.tensors import STATE_HEADS, Heads, Tensor, group_shards
 from inferometer.graph.ops import Node
 from inferometer.specs.recurrent import LinearAttention
 
@@ -93,7 +93,7 @@ def _vectors(block: LinearAttention, dtype: str) -> list[Tensor]:
 
 def heads(block: LinearAttention) -> Heads:
     """Return N and G."""
-    return Heads(query=block.heads, groups=block.key_heads)
+    return Heads(query=block.heads, groups=block.key_heads, what=STATE_HEADS)
 
 
 def takes(block: LinearAttention) -> tuple[str, ...]:

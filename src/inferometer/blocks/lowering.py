@@ -54,6 +54,8 @@ class Pass:
     core_dtype: str
     """Arithmetic type of attention cores."""
     kv_bytes_per_element: float
+    kv_format: str
+    """Format of the KV cache, of which caches make their own (see `Cache`)."""
     state_bytes_per_element: float = 4.0
     """Of a recurrent state; fp32 unless told."""
     images: int = 0

@@ -11,7 +11,7 @@ the count of the authors' scan). A scan is no matrix product: kernels run it far
 from inferometer.blocks.cache import Cache
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
 from inferometer.blocks.recurrent import conv, conv_cache, filters, matrix, scan, state_cache, vector
-from inferometer.blocks.tensors import Heads, Tensor, one_copy_bytes
+from inferometer.blocks.tensors import STATE_HEADS, Heads, Tensor, one_copy_bytes
 from inferometer.graph.ops import CollectiveKind, Node
 from inferometer.specs.recurrent import Mamba1
 
@@ -46,7 +46,7 @@ def tensors(block: Mamba1, hidden: int, dtype: str) -> tuple[Tensor, ...]:
 
 def heads(block: Mamba1) -> Heads:
     """Return I: TP splits channels."""
-    return Heads(query=block.inner)
+    return Heads(query=block.inner, what=STATE_HEADS)
 
 
 def takes(block: Mamba1) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from inferometer.blocks.recurrent import (
     state_cache,
     vector,
 )
-from inferometer.blocks.tensors import Heads, Tensor, group_shards
+from inferometer.blocks.tensors import STATE_HEADS, Heads, Tensor, group_shards
 from inferometer.graph.ops import Column, Node
 from inferometer.specs.recurrent import Mamba2
 
@@ -65,7 +65,7 @@ def taps(block: Mamba2, dtype: str) -> tuple[Tensor, ...]:
 
 def heads(block: Mamba2) -> Heads:
     """Return N and G."""
-    return Heads(query=block.heads, groups=block.groups)
+    return Heads(query=block.heads, groups=block.groups, what=STATE_HEADS)
 
 
 def takes(block: Mamba2) -> tuple[str, ...]:

@@ -5,14 +5,26 @@ rope dims of a query head, v value dim. The cache holds c + r elements a token, 
 
 Absorbed: kv_b's halves are applied to the query (q_nope W_UK) and to the output (W_UV): the core works on the
 latent, as one kv head of width c + r (values: c). Expanded: kv_b turns latents into K and V of every head.
+
+With an indexer, a query reads the latents it picks. In decode both forms read those alone. A prompt's queries pick
+differently: absorbed, a token's heads share what they read, and the core works on the pairs picked; expanded, every
+pair is worked out and the others masked. A prompt's latents come from memory once, as elsewhere.
 """
 
-from inferometer.blocks.attention import causal_pairs, context_parallel
+from inferometer.blocks import indexer
+from inferometer.blocks.attention import context_parallel
 from inferometer.blocks.cache import Cache
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
+from inferometer.blocks.reads import causal_pairs, chosen_pairs, limit, split_at
 from inferometer.blocks.tensors import Heads, Tensor, one_copy_bytes
 from inferometer.graph.ops import NONE, ONE, Choice, Column, Node, OpKind, Plan, Traffic, Work
 from inferometer.specs.mixers import Mla
+
+SCALE_BYTES = 4.0
+"""An fp32 scale."""
+
+SCALED = 128
+"""Elements of a latent that share one."""
 
 
 def tensors(block: Mla, hidden: int, dtype: str) -> tuple[Tensor, ...]:
@@ -35,18 +47,35 @@ def tensors(block: Mla, hidden: int, dtype: str) -> tuple[Tensor, ...]:
             Tensor(name="q_a_norm", rows=block.q_rank, format=dtype, kind="norm"),
             weight("q_b", block.heads * head, block.q_rank, split_rows="tp"),
         ]
-    found += [
-        weight("kv_a", latent, hidden),
-        Tensor(name="kv_a_norm", rows=block.kv_rank, format=dtype, kind="norm"),
-        weight("kv_b", block.heads * (block.nope_dim + block.v_dim), block.kv_rank, split_rows="tp"),
-        weight("o", hidden, block.heads * block.v_dim, split_cols="tp"),
-    ]
+    if not block.kv_shared:
+        found.append(weight("kv_a", latent, hidden))
+        found.append(Tensor(name="kv_a_norm", rows=block.kv_rank, format=dtype, kind="norm"))
+    found.append(weight("kv_b", block.heads * (block.nope_dim + block.v_dim), block.kv_rank, split_rows="tp"))
     if block.gate != "none":
-        found.append(weight("gate", gates(block), hidden, split_rows="tp"))
+        found.append(weight("gate", _gates(block), hidden, split_rows="tp"))
+    found.append(weight("o", hidden, block.heads * block.v_dim, split_cols="tp"))
+    if block.indexer:
+        found += indexer.tensors(block.indexer, hidden, block.q_rank or hidden, dtype, block.formats)
+    return (*found, *_vectors(block, hidden, dtype))
+
+
+def _gates(block: Mla) -> int:
+    return block.heads * (block.v_dim if block.gate == "wide" else 1)
+
+
+def _vectors(block: Mla, hidden: int, dtype: str) -> list[Tensor]:
+    """Return biases, sinks, the softmax's scales and the norm of the rotated keys."""
+    found: list[Tensor] = []
     if block.bias:
-        biased = [("kv_a", latent), ("o", hidden)] + ([("q_a", block.q_rank)] if block.q_rank else [])
-        found += [Tensor(name=f"{n}_bias", rows=r, format=dtype, kind="attention") for n, r in biased]
-    return tuple(found)
+        biased = {"kv_a": 0 if block.kv_shared else block.kv_rank + block.rope_dim, "o": hidden, "q_a": block.q_rank}
+        found += [Tensor(name=f"{n}_bias", rows=r, format=dtype, kind="attention") for n, r in biased.items() if r]
+    names = (("sinks", block.sinks), ("scale", block.head_scales), ("scale_bias", block.head_scales))
+    for name, held in names:
+        if held:
+            found.append(Tensor(name=name, rows=block.heads, format=dtype, kind="attention", split_rows="tp"))
+    if block.rope_norm:
+        found.append(Tensor(name="rope_norm", rows=block.rope_dim, format=dtype, kind="norm"))
+    return found
 
 
 def gates(block: Mla) -> int:
@@ -61,42 +90,65 @@ def heads(block: Mla) -> Heads:
 
 def takes(block: Mla) -> tuple[str, ...]:
     """Return the tensors that fix the format of the layer's input."""
-    return ("q_a" if block.q_rank else "q", "kv_a")
+    own = () if block.kv_shared else ("kv_a",)
+    return ("q_a" if block.q_rank else "q", *own, *indexer.takes(block.indexer))
 
 
 def caches(block: Mla) -> tuple[Cache, ...]:
-    """Return the latent: c + r elements a token, copied over TP."""
-    return (Cache(name="latent", width=block.kv_rank + block.rope_dim),)
+    """Return the latent, copied over TP, unless it is another layer's, and the keys of an indexer."""
+    return (*(() if block.kv_shared else (_latent(block),)), *indexer.caches(block.indexer))
+
+
+def _latent(block: Mla) -> Cache:
+    """Return the latent: c + r elements a token.
+
+    Kernels that read chosen tokens lay an fp8 entry out as c elements, an fp32 scale for each 128 of them, and the
+    rotated part in bf16: 512 + 16 + 128 = 656 bytes (deepseek-ai/FlashMLA).
+    """
+    packed = block.kv_rank + SCALE_BYTES * block.kv_rank / SCALED + 2.0 * block.rope_dim
+    return Cache(
+        name="latent",
+        width=block.kv_rank + block.rope_dim,
+        most=block.window,
+        layouts_bytes={"fp8": packed} if block.indexer else {},
+    )
 
 
 def lower(block: Mla, low: Lowering, dtype: str) -> list[Node]:
     """Return the ops of one layer's attention, from normed input to partial output sums."""
     at, tokens = low.at, low.at.tokens
     by_name = {t.name: t for t in tensors(block, low.hidden, dtype)}
+    own = () if block.kv_shared else (by_name["kv_a"],)
     if block.q_rank is None:
-        nodes = [*low.gemm("q", (by_name["q"],), tokens), *low.gemm("kv_a", (by_name["kv_a"],), tokens)]
+        nodes = [*low.gemm("q", (by_name["q"],), tokens), *(low.gemm("kv_a", own, tokens) if own else ())]
     else:
-        nodes = low.gemm("q_a+kv_a", (by_name["q_a"], by_name["kv_a"]), tokens)
+        first = (by_name["q_a"], *own)
+        nodes = low.gemm("+".join(t.name for t in first), first, tokens)
         nodes += low.gemm("q_b", (by_name["q_b"],), tokens)
-    latent = block.kv_rank + block.rope_dim
-    moved = (block.q_rank or 0) + latent
-    rope = block.heads / at.tp * block.rope_dim
-    nodes.append(
-        low.elementwise(
-            "latent-norm+rope+kv-write",
-            tokens * ((2 * moved + 2 * rope) * WIDE_BYTES),
-            kv=tokens * (latent * at.kv_bytes_per_element / at.dcp),
-        )
-    )
+    nodes.append(_prepare(block, low))
+    nodes += indexer.lower(block.indexer, low, by_name)
     absorbed = Plan(name="absorbed", nodes=tuple(_absorbed(block, low, by_name["kv_b"])))
     expanded = Plan(name="expanded", nodes=tuple(_expanded(block, low, by_name["kv_b"])))
     nodes.append(Choice(name="mla", plans=(absorbed, expanded)))
     if block.gate != "none":
-        width, each = block.heads * block.v_dim / at.tp, gates(block) / at.tp
-        nodes += low.gemm("gate", (by_name["gate"],), tokens)
-        nodes.append(low.elementwise("gate-out", tokens * ((2 * width + each) * WIDE_BYTES)))
+        width = block.heads * block.v_dim / at.tp
+        nodes += low.gemm("out-gate", (by_name["gate"],), tokens)
+        nodes.append(low.elementwise("out-gate.apply", tokens * ((2 * width + _gates(block) / at.tp) * WIDE_BYTES)))
     nodes += low.gemm("o", (by_name["o"],), tokens)
     return nodes
+
+
+def _prepare(block: Mla, low: Lowering) -> Work:
+    """Return norms of the latents, rotation, and the write of the latent; none is written where it is another's."""
+    at, tokens = low.at, low.at.tokens
+    latent = 0 if block.kv_shared else block.kv_rank + block.rope_dim
+    moved = (block.q_rank or 0) + latent
+    rope = block.heads / at.tp * block.rope_dim
+    activations = tokens * ((2 * moved + 2 * rope) * WIDE_BYTES)
+    if block.kv_shared:
+        return low.elementwise("latent-norm+rope", activations)
+    written = tokens * (_latent(block).entry_bytes(at.kv_format) / at.dcp)
+    return low.elementwise("latent-norm+rope+kv-write", activations, kv=written)
 
 
 def _per_head_gemm(low: Lowering, name: str, kv_b: Tensor, heads: Column, *, in_dim: int, out_dim: int) -> list[Node]:
@@ -133,12 +185,17 @@ def _core(low: Lowering, *, flops: Column, kv: Column, io: Column, shape: str, s
     )
 
 
-def _pairs(low: Lowering) -> tuple[tuple[float, float, float], ...]:
-    """Return (query-key pairs a sequence, cached tokens read, share of passes)."""
+def _pairs(block: Mla, low: Lowering, *, masked: bool) -> tuple[tuple[float, float, float], ...]:
+    """Return (query-key pairs a sequence, cached tokens read, share of passes); `masked` works out a prompt's all."""
     at = low.at
     if at.phase == "prefill":
-        return ((causal_pairs(float(at.new_tokens), None), float(at.new_tokens), 1.0),)
-    return tuple((at.new_tokens * context, context, share) for context, share in at.contexts)
+        pairs = causal_pairs(float(at.new_tokens), block.window)
+        if block.indexer and not masked:
+            pairs = chosen_pairs(block.indexer, at.new_tokens)
+        return ((pairs, float(at.new_tokens), 1.0),)
+    most = limit(block.indexer) if block.indexer else block.window
+    nodes = [(min(context, most or context), share) for context, share in split_at(at.contexts, most)]
+    return tuple((at.new_tokens * seen, seen, share) for seen, share in nodes)
 
 
 def _absorbed(block: Mla, low: Lowering, kv_b: Tensor) -> list[Node]:
@@ -146,17 +203,18 @@ def _absorbed(block: Mla, low: Lowering, kv_b: Tensor) -> list[Node]:
     heads = block.heads / at.tp
     latent, nope, value = block.kv_rank + block.rope_dim, block.nope_dim, block.v_dim
     spread = at.dcp if at.phase == "decode" else ONE
+    entry = _latent(block).entry_bytes(at.kv_format)
     io = at.tokens * (heads * spread * ((latent + block.kv_rank) * WIDE_BYTES))
     cores: list[Node] = [
         _core(
             low,
             flops=at.sequences * (heads * (2 * (latent + block.kv_rank) * pairs)),
-            kv=at.sequences / spread * (latent * seen * at.kv_bytes_per_element),
+            kv=at.sequences / spread * (entry * seen),
             io=io,
             shape=f"B x {block.heads} heads x latent {latent}, S={seen:.0f}",
             share=share,
         )
-        for pairs, seen, share in _pairs(low)
+        for pairs, seen, share in _pairs(block, low, masked=False)
     ]
     if at.phase == "decode":
         group = heads * at.dcp
@@ -168,14 +226,15 @@ def _absorbed(block: Mla, low: Lowering, kv_b: Tensor) -> list[Node]:
 
 def _expanded(block: Mla, low: Lowering, kv_b: Tensor) -> list[Node]:
     at = low.at
-    qk, value, latent = block.nope_dim + block.rope_dim, block.v_dim, block.kv_rank + block.rope_dim
+    qk, value = block.nope_dim + block.rope_dim, block.v_dim
+    entry = _latent(block).entry_bytes(at.kv_format)
     spread = at.dcp if at.phase == "decode" else ONE
     heads = block.heads / at.tp
     group = heads * spread
     made = group * (block.nope_dim + value)
     expands: list[Work] = []
     cores: list[Node] = []
-    for pairs, seen, share in _pairs(low):
+    for pairs, seen, share in _pairs(block, low, masked=True):
         keys = at.sequences * seen / spread
         expand = Work(
             name="kv_b",
@@ -184,7 +243,7 @@ def _expanded(block: Mla, low: Lowering, kv_b: Tensor) -> list[Node]:
             flops=keys * (made * (2 * block.kv_rank)),
             traffic_bytes={
                 Traffic.WEIGHTS: one_copy_bytes(kv_b, low.shards) * spread,
-                Traffic.KV: keys * (latent * at.kv_bytes_per_element),
+                Traffic.KV: keys * entry,
                 Traffic.ACTIVATIONS: keys * (made * WIDE_BYTES),
             },
             replication=low.at.padding,

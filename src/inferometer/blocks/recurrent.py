@@ -39,12 +39,12 @@ def filters(name: str, rows: int, cols: int, dtype: str, split: str) -> Tensor:
 
 def conv_cache(heads: int, width: int, span: int, split: str) -> Cache:
     """Return what a convolution keeps: K - 1 tokens of its input, in the model's format."""
-    return Cache(name="conv", heads=heads, width=width * (span - 1), split=split, fixed=True, stored="dtype")
+    return Cache(name="conv", heads=heads, width=width * (span - 1), split=split, fixed=True, holds="dtype")
 
 
 def state_cache(heads: int, width: int) -> Cache:
     """Return a recurrent state of `width` elements a head, in the model's state format."""
-    return Cache(name="state", heads=heads, width=width, split="tp", fixed=True, stored="state")
+    return Cache(name="state", heads=heads, width=width, split="tp", fixed=True, holds="state")
 
 
 def chunk_pairs(new: float, chunk: int) -> float:

@@ -6,7 +6,7 @@ Letters: w channels, H hidden. What it keeps is K - 1 tokens of B * x: there is 
 from inferometer.blocks.cache import Cache
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
 from inferometer.blocks.recurrent import conv, conv_cache, filters, matrix, vector
-from inferometer.blocks.tensors import Heads, Tensor
+from inferometer.blocks.tensors import STATE_HEADS, Heads, Tensor
 from inferometer.graph.ops import Node
 from inferometer.specs.recurrent import ShortConv
 
@@ -27,7 +27,7 @@ def tensors(block: ShortConv, hidden: int, dtype: str) -> tuple[Tensor, ...]:
 
 def heads(block: ShortConv) -> Heads:
     """Return w: TP splits channels."""
-    return Heads(query=block.width)
+    return Heads(query=block.width, what=STATE_HEADS)
 
 
 def takes(block: ShortConv) -> tuple[str, ...]:

@@ -40,6 +40,9 @@ Shards = Mapping[str, Column]
 """Shard key -> number of distinct shards, a column."""
 
 
+STATE_HEADS = "heads of a recurrent state"
+
+
 class Heads(NamedTuple):
     """Heads of a mixer that TP splits; 0 where it has none."""
 
@@ -49,6 +52,8 @@ class Heads(NamedTuple):
     """Of K and V that are cached along the sequence: TP / DCP splits them."""
     groups: int = 0
     """Of what heads of a state share: TP splits them, and copies them where it exceeds them."""
+    what: str = "attention heads"
+    """What the first count is of."""
 
 
 def kv_shards(tp: Column, dcp: Column, kv_heads: int) -> Column:

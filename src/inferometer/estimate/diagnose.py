@@ -7,8 +7,13 @@ from inferometer.specs.deployment import Sizes
 from inferometer.specs.feedforward import Ffn, Moe
 from inferometer.specs.mixers import Single
 
-REPLICATED = {"latent": "latent-replicated"}
-"""Cache that TP does not split -> the diagnostic that says so."""
+REPLICATED = {
+    "latent": ("latent-replicated", "the latent is"),
+    "index": ("index-replicated", "the index keys are"),
+    "window": ("window-replicated", "the window's entries are"),
+    "compressed": ("compressed-replicated", "the compressed entries are"),
+}
+"""Cache that TP does not split -> the diagnostic that says so, and how it begins."""
 
 
 def diagnose(problem: Problem, sizes: Sizes, memory: MemoryLines, microbatches: int) -> tuple[Diagnostic, ...]:
@@ -56,8 +61,9 @@ def _mixer(mixer: Single, sizes: Sizes) -> list[Diagnostic]:
     grows = {cache.name: cache for cache in caches(mixer) if not cache.fixed}
     for cache in grows.values():
         if not cache.split and groups > 1:
-            text = f"the {cache.name} is stored {groups} times (TP/DCP); raise DPA or DCP instead of TP"
-            found.append(Diagnostic(name=REPLICATED[cache.name], text=text))
+            name, begins = REPLICATED[cache.name]
+            text = f"{begins} stored {groups} times (TP/DCP); raise DPA or DCP instead of TP"
+            found.append(Diagnostic(name=name, text=text))
     if "kv" not in grows:
         return found
     if groups > kv_heads:

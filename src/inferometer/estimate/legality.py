@@ -54,8 +54,7 @@ def broken_rules(model: ModelSpec, engine: EngineSpec, sizes: Sizes) -> list[Rul
 
 
 def _mixer_rules(held: Heads, engine: EngineSpec, sizes: Sizes) -> list[Rule]:
-    tp, (heads, kv_heads, groups) = sizes["tp"], held
-    what = "attention heads" if kv_heads else "heads of a recurrent state"
+    tp, (heads, kv_heads, groups, what) = sizes["tp"], held
     rules = [
         Rule("tp-exceeds-heads", tp > heads, f"TP must be at most {heads}, the {what}"),
         Rule("heads-not-divisible", heads % tp != 0, f"TP must divide the {heads} {what}"),

@@ -2,11 +2,14 @@
 
 from typing import NamedTuple
 
+from inferometer.blocks.indexer import keys as index_keys
+from inferometer.blocks.kinds import parts
 from inferometer.blocks.params import all_tensors
 from inferometer.errors import InferometerError
 from inferometer.specs.deployment import EngineSpec
 from inferometer.specs.formats import find_format
 from inferometer.specs.hardware import ChipSpec
+from inferometer.specs.mixers import Indexed
 from inferometer.specs.model import ModelSpec
 
 NARROW = ("fp4", "fp8")
@@ -17,7 +20,7 @@ class Precision(NamedTuple):
     """Formats resolved against a chip."""
 
     dtypes: dict[str, str]
-    """Format name -> arithmetic type of its GEMMs."""
+    """Format name -> arithmetic type of its GEMMs, and of scores of cached keys."""
     core_dtype: str
     """Arithmetic type of attention cores: the model's dtype, resolved."""
     widened: dict[str, str]
@@ -47,9 +50,16 @@ def resolve_dtype(name: str, chip: ChipSpec, *, weight_only: bool = False) -> st
 
 
 def resolve_precision(model: ModelSpec, chip: ChipSpec, engine: EngineSpec) -> Precision:
-    """Return the arithmetic type of every format the model stores weights in, as the engine runs it."""
-    formats = sorted({t.format for t, _ in all_tensors(model) if t.cols > 1} | {model.dtype})
-    dtypes = {name: resolve_dtype(name, chip, weight_only=engine.unpacks_to_16_bits) for name in formats}
-    widened = {n: d for n, d in dtypes.items() if d != find_format(n).compute[0]}
+    """Return the arithmetic type of every format the model stores weights in, as the engine runs it.
+
+    Keys that an indexer scores are multiplied in their own format.
+    """
+    stored = {t.format for t, _ in all_tensors(model) if t.cols > 1} | {model.dtype}
+    mixers = [part for mixer in model.mixers for part in parts(mixer) if isinstance(part, Indexed)]
+    own = [mixer.indexer for mixer in mixers if mixer.indexer is not None]
+    scored = {index_keys(indexer).stored(model.kv_format) for indexer in own}
+    narrow = engine.unpacks_to_16_bits
+    dtypes = {name: resolve_dtype(name, chip, weight_only=narrow) for name in sorted(stored | scored)}
+    widened = {n: d for n, d in dtypes.items() if n in stored and d != find_format(n).compute[0]}
     core = dtypes[model.dtype]
     return Precision(dtypes=dtypes, core_dtype=core, widened=widened)

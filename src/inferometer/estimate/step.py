@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inferometer.blocks.attention import simpson
 from inferometer.blocks.images import ImageCount
 from inferometer.blocks.lowering import Pass
 from inferometer.blocks.model import lower_model
+from inferometer.blocks.reads import simpson
 from inferometer.cost.backend import CostBackend
 from inferometer.cost.schedulers import Busy, Overlap, Scheduler
 from inferometer.estimate.candidates import Block, Placements, Shardings
@@ -167,6 +167,7 @@ class StepModel:
             unpacked=problem.precision.unpacked,
             core_dtype=problem.precision.core_dtype,
             kv_bytes_per_element=bytes_per_element(find_format(problem.model.kv_format)),
+            kv_format=problem.model.kv_format,
             state_bytes_per_element=bytes_per_element(find_format(problem.model.state_format)),
             images=0 if decode else problem.workload.images,
             image=None if decode else problem.image,

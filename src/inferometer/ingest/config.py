@@ -85,10 +85,10 @@ def model_from_config(
         defaults=dialect.defaults,
     )
     _refuse_others(reader, dialect)
-    reader.skip(*dialect.inert, "quantization_config")
+    reader.skip(*dialect.inert, *dialect.quant_keys, "quantization_config")
     for sentence in (*dialect.says, *((FROM_CODE_ALONE,) if dialect.from_code_alone else ())):
         reader.remark(sentence)
-    rules = read_quantization(inner, sidecar, where=where)
+    rules = read_quantization(inner, sidecar, dialect=dialect, where=where)
     model = _assemble(reader, dialect, rules, name=name, model_type=model_type, source=source)
     if dialect.nested:
         placed = tuple(_placed(key, inner, dialect) for key in model.unknown_keys)
@@ -168,7 +168,7 @@ def _assemble(
         tied=tied,
         dtype=dtype,
         head_format=None if tied else rules.head_format(),
-        kv_format=rules.kv_format or dtype,
+        kv_format=rules.kv_format or dialect.kv_format or dtype,
         positions=positions,
         embedding_norm=norm.embedding,
         norm_weight=norm.weight,

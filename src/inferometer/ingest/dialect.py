@@ -59,6 +59,8 @@ class WindowRule:
     """Field with the first windowed layer (below it attention is full)."""
     layer_types: bool = False
     """Whether a `layer_types` list overrides everything else."""
+    listed_only: bool = False
+    """Without that list nothing is known."""
     every: int | None = None
     """Each such layer, counted from one, is full and the others windowed."""
     last_full: bool = False
@@ -112,6 +114,8 @@ ATTENTION_MODULES: Modules = {
     "v": ("self_attn.v_proj", "self_attn.qkv_proj"),
     "gate": ("self_attn.gate_proj", "self_attn.g_proj"),
     "o": ("self_attn.o_proj",),
+    "index_q": ("self_attn.indexer.q_proj", "self_attn.index_q_proj", "self_attn.indexer.index_qk_proj"),
+    "index_k": ("self_attn.indexer.k_proj", "self_attn.index_k_proj", "self_attn.indexer.index_qk_proj"),
 }
 MLA_MODULES: Modules = {
     "q_a": ("self_attn.q_a_proj",),
@@ -119,8 +123,12 @@ MLA_MODULES: Modules = {
     "q": ("self_attn.q_proj",),
     "kv_a": ("self_attn.kv_a_proj_with_mqa",),
     "kv_b": ("self_attn.kv_b_proj",),
-    "gate": ("self_attn.g_proj",),
+    "gate": ("self_attn.gate_proj", "self_attn.g_proj"),
     "o": ("self_attn.o_proj",),
+    "index_q": ("self_attn.indexer.wq_b",),
+    "index_k": ("self_attn.indexer.wk",),
+    "index_weights": ("self_attn.indexer.weights_proj", "self_attn.indexers_proj"),
+    "index_pool": ("self_attn.indexer.index_kpool_compress_gate",),
 }
 FFN_MODULES: Modules = {
     "gate": ("mlp.gate_proj", "mlp.gate_up_proj"),
@@ -274,6 +282,8 @@ class LayerRule:
     at_period: Kinds = field(default_factory=Kinds)
     between: Kinds | None = field(default_factory=Kinds)
     """None: lists leave no layer out."""
+    optional: bool = False
+    """Without the list, every layer is what the dialect says of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +325,54 @@ class KvRule:
 
 
 @dataclass(frozen=True, slots=True)
+class IndexRule:
+    """How a family spells the indexer of its sparse attention, and what its class takes for granted."""
+
+    heads: str = "index_n_heads"
+    dim: str = "index_head_dim"
+    top_k: str = "index_topk"
+    """Field with the tokens a query reads, or with the blocks where there are some."""
+    block: str | None = None
+    """Field with the keys chosen together."""
+    pool: str | None = None
+    """Field with the tokens a key stands for."""
+    pool_gate: bool = False
+    lists: bool = False
+    """Each index head makes a choice of its own."""
+    weighted: bool = True
+    q_norm: bool = False
+    k_norm: Literal["none", "rms", "layer"] = "layer"
+    input_norm: bool = False
+    head_scales: bool = False
+    key_format: str | None = "fp8-g128"
+    switch: Key | None = None
+    """Flag that must be true for there to be any."""
+    listed: str | None = None
+    """Field with a list, 1 where a layer has one; the others read everything."""
+    shares: bool = False
+    """Layers may use the choice of one before: `indexer_types`, `index_topk_pattern`, else each `index_topk_freq`-th
+    from layer `index_skip_topk_offset` on makes its own."""
+    every: int = 1
+    """`index_topk_freq` where the key is absent."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatentRule:
+    """What a family's latent attention has beside DeepSeek-V2's."""
+
+    rope_norm: bool = False
+    head_scales: bool = False
+    unrotated: bool = False
+    """`qk_rope_head_dim` may be 0."""
+    no_rope: str | None = None
+    """Field with a list, 0 where a layer rotates nothing: its heads are as wide, all of it unrotated."""
+    no_rope_every: str | None = None
+    """Field with a period, read where there is no list: such a layer, counted from one, rotates nothing."""
+    source: str | None = None
+    """Field with the layer whose latent each layer uses."""
+
+
+@dataclass(frozen=True, slots=True)
 class Dialect:
     """One family's spelling and class defaults."""
 
@@ -344,6 +402,9 @@ class Dialect:
     v_from_k: Flag = False
     """Layers without a window have no v projection."""
     kv_shared: KvRule | None = None
+    index: IndexRule | None = None
+    """The indexer of layers without a window."""
+    latent: LatentRule = field(default_factory=LatentRule)
     multi_query: Key | None = None
     """Flag that means one kv head."""
     multi_query_unless: Key | None = None
@@ -369,6 +430,12 @@ class Dialect:
     """Fields this family's code does not use, although others do."""
     modules: Mapping[type[Block], Modules] = field(default_factory=dict)
     """Kind of block -> its modules, where they are not those of MODULES."""
+    quant_keys: tuple[str, ...] = ()
+    """Fields beside `quantization_config` that belong in it."""
+    formats: Mapping[str, str] = field(default_factory=dict)
+    """Format of a quantisation -> the format this family stores it as."""
+    kv_format: str | None = None
+    """Format of the KV cache that engines give it, where no quantisation says; None: the model's dtype."""
     nested: tuple[str, ...] = ()
     """Objects of the config whose fields stand for the config's own."""
     dotted: tuple[str, ...] = ()

@@ -7,6 +7,7 @@ from inferometer.ingest import families_hybrid as hybrid
 from inferometer.ingest import families_llama as llama
 from inferometer.ingest import families_mamba as mamba
 from inferometer.ingest import families_more as more
+from inferometer.ingest import families_sparse as sparse
 from inferometer.ingest.dialect import Dialect
 
 ALIASES: dict[str, tuple[str, ...]] = {
@@ -37,6 +38,7 @@ DIALECTS: dict[str, Dialect] = {
     **hybrid.DELTA,
     **mamba.MAMBA,
     **hybrid.CONV,
+    **sparse.SPARSE,
     "kimi_k2": llama.DEEPSEEK["deepseek_v3"],  # moonshotai names DeepseekV3ForCausalLM and its configuration class
     "minimax": replace(hybrid.DELTA["minimax_m1"], from_code_alone=True),
     "hunyuan_v1_moe": replace(

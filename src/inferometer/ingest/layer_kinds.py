@@ -35,6 +35,8 @@ def layer_kinds(reader: ConfigReader, dialect: Dialect, layers: int) -> list[Kin
         return _listed(reader, rule, layers)
     if not stated and rule.period is not None:
         return _periodic(reader, rule, rule.period, layers)
+    if not stated and rule.optional:
+        return [Kinds(ffn=dialect.ffn)] * layers
     key, words = _words(reader, rule.key)
     if len(words) != layers:
         raise reader.wrong(key, f"{len(words)} layers", f"num_hidden_layers = {layers}")

@@ -9,13 +9,17 @@ from typing import Any
 import msgspec
 
 from inferometer.ingest import recurrent
-from inferometer.ingest.bounds import MAX_HEADS, MAX_HIDDEN, MAX_LAYERS
+from inferometer.ingest.bounds import MAX_HEADS, MAX_LAYERS
+from inferometer.ingest.compressed import compressed
 from inferometer.ingest.dialect import Dialect
+from inferometer.ingest.indexers import indexers
+from inferometer.ingest.latents import latents
 from inferometer.ingest.layer_kinds import NO_BLOCK, layer_kinds
 from inferometer.ingest.norms import flag, norms
 from inferometer.ingest.reader import ConfigReader
-from inferometer.ingest.windows import limits
-from inferometer.specs.mixers import Attention, Beside, Mixer, Mla, Single
+from inferometer.ingest.windows import limits, skip_variants
+from inferometer.specs.indexer import Indexer
+from inferometer.specs.mixers import Attention, Beside, Mixer, Single
 
 
 def mixers(reader: ConfigReader, dialect: Dialect, *, hidden: int, layers: int) -> list[Mixer | None]:
@@ -47,13 +51,13 @@ def _attentions(reader: ConfigReader, dialect: Dialect, hidden: int, layers: int
     around = norms(reader, dialect)
     windows = limits(reader, dialect.window, layers)
     limit = "chunk" if dialect.window and dialect.window.chunk else "window"
-    made: dict[tuple[int | None, bool], Single] = {}
-    shared = _kv_shared(reader, dialect, layers)
-    for kind in dict.fromkeys(zip(windows, shared, strict=True)):
+    made: dict[tuple[int | None, bool, Indexer | None], Single] = {}
+    kinds = list(zip(windows, _kv_shared(reader, dialect, layers), indexers(reader, dialect, windows), strict=True))
+    for kind in dict.fromkeys(kinds):
         block = _attention(reader, dialect, hidden=hidden, windowed=kind[0] is not None, around=around)
-        made[kind] = msgspec.structs.replace(block, kv_shared=kind[1], **{limit: kind[0]})
-    _skip_variants(reader, dialect)
-    return [made[kind] for kind in zip(windows, shared, strict=True)]
+        made[kind] = msgspec.structs.replace(block, kv_shared=kind[1], indexer=kind[2], **{limit: kind[0]})
+    skip_variants(reader, dialect)
+    return [made[kind] for kind in kinds]
 
 
 def _attention(
@@ -116,11 +120,6 @@ def _kv_heads(reader: ConfigReader, dialect: Dialect, names: Mapping[str, str], 
     return kv_heads
 
 
-def _skip_variants(reader: ConfigReader, dialect: Dialect) -> None:
-    """Mark the fields of kinds of layers that this model has none of."""
-    reader.skip(*dialect.windowed.values(), *dialect.unwindowed.values())
-
-
 def _kv_shared(reader: ConfigReader, dialect: Dialect, layers: int) -> list[bool]:
     """Return for each layer whether its keys and values are those of a layer before."""
     rule = dialect.kv_shared
@@ -135,24 +134,12 @@ def _kv_shared(reader: ConfigReader, dialect: Dialect, layers: int) -> list[bool
     return [layer % factor > 0 or layer >= layers - last for layer in range(layers)]
 
 
-def _mlas(reader: ConfigReader, dialect: Dialect, hidden: int, layers: int) -> list[Single]:
-    """Return latent attention for every layer."""
-    del hidden
-    block = Mla(
-        heads=reader.integer("num_attention_heads", high=MAX_HEADS),
-        q_rank=reader.integer_or_none("q_lora_rank", high=MAX_HIDDEN),
-        kv_rank=reader.integer("kv_lora_rank", high=MAX_HIDDEN),
-        nope_dim=reader.integer("qk_nope_head_dim", high=MAX_HEADS),
-        rope_dim=reader.integer("qk_rope_head_dim", high=MAX_HEADS),
-        v_dim=reader.integer("v_head_dim", high=MAX_HEADS),
-        bias=reader.flag("attention_bias", default=False),
-        gate=dialect.gate,
-        **norms(reader, dialect),
-    )
-    return [block] * layers
-
-
 Reader = Callable[[ConfigReader, Dialect, int, int], Sequence[Single]]
 
-READERS: Mapping[str, Reader] = {"attention": _attentions, "mla": _mlas, **recurrent.READERS}
+READERS: Mapping[str, Reader] = {
+    "attention": _attentions,
+    "mla": latents,
+    "compressed": compressed,
+    **recurrent.READERS,
+}
 """Kind of mixer -> what reads one for every layer, of (reader, dialect, H, layers)."""

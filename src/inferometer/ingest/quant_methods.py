@@ -40,7 +40,7 @@ _MODELOPT_FORMATS = {
 }
 """ModelOpt `quant_algo` -> format; the int4 algorithms also need `group_size`."""
 _MODELOPT_INT4 = ("W4A16", "W4A16_AWQ", "W4A8_AWQ", "INT4_AWQ")
-_MIXED = "MIXED_PRECISION"
+MIXED = "MIXED_PRECISION"
 _KV_FORMATS = {"FP8": "fp8", "NVFP4": "nvfp4", "INT8": "int8"}
 
 
@@ -66,11 +66,19 @@ def fp8(reader: ConfigReader) -> QuantRules:
         raise reader.wrong("weight_block_size", list(block or ()), "[128, 128] or null")
     left = reader.texts("modules_to_not_convert") + reader.texts("ignored_layers")
     return QuantRules(
-        rules=(Rule(PatternSet(left, reader.where), None),),
+        rules=(Rule(PatternSet(left, reader.where), None), *_expert_rule(reader)),
         default="fp8" if block is None else "fp8-block",
         kv_format=_kv_scheme(reader),
         assumed=assumed,
     )
+
+
+def _expert_rule(reader: ConfigReader) -> tuple[Rule, ...]:
+    """Return the rule of routed experts in four bits beside fp8 (DeepSeek-V4: 32 elements share a byte of scale)."""
+    form = reader.text("expert_dtype")
+    if form not in (None, "fp4", "fp8"):
+        raise reader.wrong("expert_dtype", form, "fp4 or fp8")
+    return (Rule(PatternSet(("experts",), reader.where), "mxfp4"),) if form == "fp4" else ()
 
 
 def fbgemm_fp8(reader: ConfigReader) -> QuantRules:
@@ -158,16 +166,16 @@ def modelopt(reader: ConfigReader) -> QuantRules:
         return QuantRules(kv_format=_kv_scheme(reader))
     rules = [Rule(PatternSet(left, reader.where), None)]
     layers = reader.mapping("quantized_layers")
-    if algo == _MIXED and layers is None:
+    if algo == MIXED and layers is None:
         return dataclasses.replace(compressed_tensors(_as_groups(reader, left)), kv_format=_kv_scheme(reader))
     reader.skip("config_groups", "moe_quant_algo")
     rules += _mixed_rules(reader, layers or {})
     assumed: tuple[str, ...] = ()
-    if not reader.has("exclude_modules") and algo != _MIXED:
+    if not reader.has("exclude_modules") and algo != MIXED:
         assumed = ("no exclude_modules in the ModelOpt config: its default, head and routers left alone.",)
     return QuantRules(
         rules=tuple(rules),
-        default=None if algo == _MIXED else _modelopt_format(reader, algo),
+        default=None if algo == MIXED else _modelopt_format(reader, algo),
         quantises_head=not assumed,
         kv_format=_kv_scheme(reader),
         assumed=assumed,
@@ -298,7 +306,7 @@ def _modelopt_format(reader: ConfigReader, algo: str) -> str:
         key, group = reader.find("group_size")
         return int4_format(reader, key, group, zero_points=False)
     if algo not in _MODELOPT_FORMATS:
-        raise unknown_name("quant_algo", algo[:80], (*_MODELOPT_FORMATS, *_MODELOPT_INT4, _MIXED))
+        raise unknown_name("quant_algo", algo[:80], (*_MODELOPT_FORMATS, *_MODELOPT_INT4, MIXED))
     form = _MODELOPT_FORMATS[algo]
     group = reader.integer_or_none("group_size", low=-1, high=1 << 20) if form == "nvfp4" else None
     if group not in (None, FORMATS[form].block_cols):
@@ -320,7 +328,7 @@ def _as_groups(reader: ConfigReader, left: tuple[str, ...]) -> ConfigReader:
     """Return a reader of the same groups in compressed-tensors' spelling."""
     groups = reader.mapping("config_groups")
     if not groups:
-        raise reader.error("quantized_layers", f"is missing, and quant_algo is {_MIXED}")
+        raise reader.error("quantized_layers", f"is missing, and quant_algo is {MIXED}")
     return ConfigReader(values={"config_groups": groups, "ignore": list(left)}, where=reader.where)
 
 

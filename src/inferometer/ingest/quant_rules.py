@@ -1,6 +1,7 @@
 """What a checkpoint's quantisation says, in one form for all methods: ordered per-module rules."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from inferometer.ingest.patterns import PatternSet
 
@@ -27,6 +28,18 @@ class QuantRules:
     """Format of the KV cache; None keeps the model's dtype."""
     unknown: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
+
+    def over(self, base: "QuantRules") -> "QuantRules":
+        """Return these rules of a checkpoint quantised again: what they leave alone stays as `base` stores it."""
+        kept = tuple(rule for rule in self.rules if rule.format is not None)
+        return replace(
+            self, rules=(*kept, *base.rules), default=base.default, kv_format=self.kv_format or base.kv_format
+        )
+
+    def renamed(self, formats: Mapping[str, str]) -> "QuantRules":
+        """Return the same rules with formats stored as a family stores them."""
+        rules = tuple(Rule(rule.patterns, formats.get(rule.format or "", rule.format)) for rule in self.rules)
+        return replace(self, rules=rules, default=formats.get(self.default or "", self.default))
 
     def format_of(self, modules: tuple[str, ...], *, linear: bool = True) -> str | None:
         """Return the format of a tensor whose module goes by any of the full names `modules`.

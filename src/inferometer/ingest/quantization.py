@@ -8,7 +8,7 @@ import msgspec
 
 from inferometer.errors import InferometerError, unknown_name
 from inferometer.ingest.dialect import MODULES, Dialect, Modules
-from inferometer.ingest.quant_methods import parse
+from inferometer.ingest.quant_methods import MIXED, parse
 from inferometer.ingest.quant_rules import QuantRules
 from inferometer.ingest.read_json import show
 from inferometer.specs.block import Block
@@ -19,8 +19,9 @@ from inferometer.specs.model import Layer, ModelSpec
 
 Kind = TypeVar("Kind", bound=Mixer | FeedForward)
 
-NOT_LINEAR = frozenset({"router", "shared_gate"})
-"""Tensors that a blanket scheme leaves in the model's dtype."""
+_COMPRESSORS = ("compress_kv", "compress_gate", "index_kv", "index_gate")
+NOT_LINEAR = frozenset({"router", "shared_gate", "index_weights", "index_pool", *_COMPRESSORS})
+"""Tensors that a blanket scheme leaves in the model's dtype: what decides where a token goes or what it reads."""
 
 MAX_WORK = 50_000_000
 """Most look-ups times steps; real checkpoints stay far below a tenth of it."""
@@ -31,10 +32,13 @@ PRESET_SCHEMES = ("fp8", "fp8-block", "int4-g128", "mxfp4", "nvfp4", "bf16")
 """Schemes that help texts name; `quant_scheme` takes any format."""
 
 
-def read_quantization(config: Mapping[str, object], sidecar: Mapping[str, object] | None, *, where: str) -> QuantRules:
+def read_quantization(
+    config: Mapping[str, object], sidecar: Mapping[str, object] | None, *, dialect: Dialect, where: str
+) -> QuantRules:
     """Return the rules of `quantization_config`, or of the `hf_quant_config.json` object beside it.
 
-    The sidecar wins where both exist: ModelOpt writes it, and `config.json` holds a copy at best.
+    The sidecar wins where both exist: ModelOpt writes it, and `config.json` holds a copy at best. Where ModelOpt
+    quantised an fp8 checkpoint again, what it leaves alone stays fp8.
     Raises InferometerError, or UnknownNameError for a method that is not understood.
     """
     inside = config.get("quantization_config")
@@ -43,13 +47,30 @@ def read_quantization(config: Mapping[str, object], sidecar: Mapping[str, object
     beside = None if sidecar is None else sidecar.get("quantization", sidecar)
     if beside is not None and not isinstance(beside, Mapping):
         raise InferometerError(f"{where}: hf_quant_config quantization is {show(beside)}; allowed: an object")
-    if beside:
-        rules = parse(beside, f"{where}: hf_quant_config")
-        if not inside:
-            return rules
+    if inside:
+        inside = {**{key: config[key] for key in dialect.quant_keys if key in config}, **inside}
+    rules = _rules(inside or {}, beside or {}, where)
+    return rules.renamed(dialect.formats)
+
+
+_FP8_KEYS = ("quant_method", "weight_block_size", "activation_scheme", "fmt", "scale_fmt", "expert_dtype")
+"""What `quant_method: fp8` says, where ModelOpt's own keys stand beside it."""
+
+
+def _rules(inside: Mapping[str, object], beside: Mapping[str, object], where: str) -> QuantRules:
+    """Return the rules of either object, or of both."""
+    if not inside and not beside:
+        return QuantRules()
+    again = inside.get("quant_method") == "fp8" and MIXED in (inside.get("quant_algo"), beside.get("quant_algo"))
+    base = {key: inside[key] for key in _FP8_KEYS if key in inside} if again else {}
+    own = {key: value for key, value in inside.items() if key not in base or key in ("fmt", "activation_scheme")}
+    rules = parse(beside, f"{where}: hf_quant_config") if beside else parse(own, f"{where}: quantization_config")
+    if base:
+        rules = rules.over(parse(base, f"{where}: quantization_config"))
+    if beside and inside:
         said = "hf_quant_config.json and quantization_config both exist: the former is taken."
-        return dataclasses.replace(rules, assumed=(*rules.assumed, said))
-    return parse(inside, f"{where}: quantization_config") if inside else QuantRules()
+        rules = dataclasses.replace(rules, assumed=(*rules.assumed, said))
+    return rules
 
 
 def formats_per_layer(
@@ -101,7 +122,7 @@ def with_formats(block: Kind, layer: int, rules: QuantRules, dialect: Dialect, w
 
 
 def _modules_of(block: Block, dialect: Dialect) -> Modules:
-    return dialect.modules.get(type(block), MODULES[type(block)])
+    return {**MODULES, **dialect.modules}[type(block)]
 
 
 def unique_blocks(per_layer: Sequence[Kind | None]) -> tuple[tuple[Kind, ...], tuple[int | None, ...]]:

@@ -1,13 +1,13 @@
 """Which layers attend within a window or a chunk, and how long it is."""
 
 from inferometer.ingest.bounds import MAX_TOKENS
-from inferometer.ingest.dialect import WindowRule
+from inferometer.ingest.dialect import Dialect, WindowRule
 from inferometer.ingest.reader import ConfigReader
 
 MAX_PERIOD = 10_000
 
 WINDOWED = ("sliding_attention", "chunked_attention")
-LAYER_TYPES = ("full_attention", *WINDOWED)
+LAYER_TYPES = ("full_attention", "indexed_attention", *WINDOWED)
 
 
 def limits(reader: ConfigReader, rule: WindowRule | None, layers: int) -> list[int | None]:
@@ -30,6 +30,11 @@ def limits(reader: ConfigReader, rule: WindowRule | None, layers: int) -> list[i
     return [size if each else None for each in limited]
 
 
+def skip_variants(reader: ConfigReader, dialect: Dialect) -> None:
+    """Mark the fields of kinds of layers that this model has none of."""
+    reader.skip(*dialect.windowed.values(), *dialect.unwindowed.values())
+
+
 def _limited(reader: ConfigReader, rule: WindowRule, layers: int) -> list[bool]:
     """Return for each layer whether the window is on it: by list, by period, or from a first layer on."""
     first = 0 if rule.first_layer is None else reader.integer(rule.first_layer, low=0, high=MAX_TOKENS)
@@ -40,6 +45,8 @@ def _limited(reader: ConfigReader, rule: WindowRule, layers: int) -> list[bool]:
             if kind not in LAYER_TYPES:
                 raise reader.wrong("layer_types", kind, " or ".join(LAYER_TYPES))
         return [kind in WINDOWED for kind in kinds]
+    if rule.listed_only:
+        raise reader.error("layer_types", "is missing or empty")
     listed = reader.integers(rule.listed, low=0, high=1) if rule.listed else None
     if listed:
         _check_length(reader, rule.listed or "", len(listed), layers)

@@ -21,7 +21,6 @@ from inferometer.blocks.tensors import Shards, chip_bytes, local_rows
 from inferometer.errors import InferometerError
 from inferometer.graph.ops import Column
 from inferometer.specs.feedforward import Moe
-from inferometer.specs.formats import bytes_per_element, find_format
 from inferometer.specs.model import Layer, ModelSpec
 
 RESERVE_SHARE = 0.1
@@ -87,12 +86,13 @@ class Footprint(NamedTuple):
         return tightest
 
 
-def kv_bytes_per_token(model: ModelSpec) -> float:
-    """Return the KV bytes of one token over all layers, unsharded, windows not applied."""
+def kv_bytes_per_token(model: ModelSpec, *, windows: bool = True) -> float:
+    """Return the KV bytes of one token over all layers, unsharded, as if windows had no end; or without windows."""
     total = 0.0
     for layer in model.layers:
         for cache in _caches(model, layer):
-            total += 0.0 if cache.fixed else cache.heads * cache.width * element_bytes(cache, model) / cache.tokens
+            grows = not cache.fixed and (windows or cache.most is None)
+            total += cache.entry_bytes(cache_format(cache, model)) / cache.tokens if grows else 0.0
     return total
 
 
@@ -101,7 +101,7 @@ def state_bytes_per_sequence(model: ModelSpec) -> float:
     total = 0.0
     for layer in model.layers:
         for cache in _caches(model, layer):
-            total += cache.heads * cache.width * element_bytes(cache, model) if cache.fixed else 0.0
+            total += cache.entry_bytes(cache_format(cache, model)) if cache.fixed else 0.0
     return total
 
 
@@ -109,10 +109,9 @@ def _caches(model: ModelSpec, layer: Layer) -> tuple[Cache, ...]:
     return () if layer.mixer is None else caches(model.mixers[layer.mixer])
 
 
-def element_bytes(cache: Cache, model: ModelSpec) -> float:
-    """Return the bytes of one element of a cache: of its own format, or of the model's that it is stored in."""
-    formats = {"kv": model.kv_format, "state": model.state_format, "dtype": model.dtype}
-    return bytes_per_element(find_format(cache.format or formats[cache.stored]))
+def cache_format(cache: Cache, model: ModelSpec) -> str:
+    """Return the model's format that a cache's elements have unless they have one of their own."""
+    return {"kv": model.kv_format, "state": model.state_format, "dtype": model.dtype}[cache.holds]
 
 
 def footprint(
@@ -136,7 +135,7 @@ def footprint(
         shards = _layer_shards(model, kind, sizes)
         held = held + times * chip_bytes(layer_tensors(model, kind), shards)
         for cache in _caches(model, kind):
-            entry = cache.local_elements(shards, sizes["dcp"]) * element_bytes(cache, model)
+            entry = cache.local_bytes(shards, sizes["dcp"], cache_format(cache, model))
             if cache.fixed:
                 state = state + times * (state_slots * entry)
             else:

@@ -153,7 +153,7 @@ def _kv(answer: Answer) -> str | None:
 def _state(answer: Answer) -> str | None:
     """Return the format to ask for, where there are recurrent states: engines differ in what they take untold."""
     model = answer.problem.model
-    recurrent = any(cache.stored == "state" for block in model.mixers for cache in caches(block))
+    recurrent = any(cache.holds == "state" for block in model.mixers for cache in caches(block))
     return STATE_DTYPES[model.state_format] if recurrent else None
 
 

@@ -5,22 +5,37 @@ from typing import Any
 
 from inferometer.blocks.model import layer_kinds
 from inferometer.specs.feedforward import FeedForward, Moe
-from inferometer.specs.mixers import Attention, Beside, Mixer, Mla
+from inferometer.specs.indexer import Indexer
+from inferometer.specs.mixers import Attention, Beside, Compressed, Mixer, Mla
 from inferometer.specs.model import ModelSpec
 from inferometer.specs.recurrent import LinearAttention, Mamba1, Mamba2, ShortConv
 
 
 def _grouped(mixer: Attention) -> str:
-    """Return MHA (a kv head a query head), MQA (one kv head), else GQA with its ratio; `w` marks a window."""
-    window = f" w{mixer.window}" if mixer.window else ""
+    """Return MHA (a kv head a query head), MQA (one kv head), else GQA with its ratio.
+
+    `w` marks a window, `top` what an indexer picks.
+    """
+    window = f" w{mixer.window}" if mixer.window else _sparse(mixer.indexer)
     if mixer.heads == mixer.kv_heads:
         return f"MHA {mixer.heads}{window}"
     return f"{'MQA' if mixer.kv_heads == 1 else 'GQA'} {mixer.heads}/{mixer.kv_heads}{window}"
 
 
 def _latent(mixer: Mla) -> str:
-    del mixer
-    return "MLA"
+    return f"MLA w{mixer.window}" if mixer.window else f"MLA{_sparse(mixer.indexer)}"
+
+
+def _sparse(indexer: Indexer | None) -> str:
+    """Return how many tokens an indexer picks; `+` marks one that uses the choice of a layer before."""
+    return f" top {indexer.top_k}{'+' if indexer.shared else ''}" if indexer else ""
+
+
+def _compressed(mixer: Compressed) -> str:
+    """Return CSA where entries are picked, HCA where all are read, with the tokens of one; SWA for a window alone."""
+    if not mixer.ratio:
+        return f"SWA w{mixer.window}"
+    return f"CSA /{mixer.ratio}{_sparse(mixer.indexer)}" if mixer.indexer else f"HCA /{mixer.ratio}"
 
 
 DECAYS = {"fixed": "lightning", "head": "GDN", "channel": "KDA"}
@@ -52,6 +67,7 @@ def _beside(mixer: Beside) -> str:
 MIXERS: Mapping[type, Callable[[Any], str]] = {
     Attention: _grouped,
     Mla: _latent,
+    Compressed: _compressed,
     LinearAttention: _linear,
     Mamba2: _mamba2,
     Mamba1: _mamba1,

@@ -6,6 +6,7 @@ Letters: H hidden, N query heads, K kv heads, D head dim.
 from typing import Literal
 
 from inferometer.specs.block import Block
+from inferometer.specs.indexer import Indexer
 from inferometer.specs.recurrent import LinearAttention, Mamba1, Mamba2, ShortConv
 
 
@@ -40,17 +41,24 @@ class Attention(Block, tag="attention", frozen=True, kw_only=True):
     """A sigmoid gate on the output: none, one a head, one an element."""
     sub_norm: bool = False
     """A norm of o's input (BitNet)."""
+    indexer: Indexer | None = None
+    """Picks the tokens that a query reads; None reads all."""
+
+    def __post_init__(self) -> None:
+        """Check that one rule at most limits what a query reads."""
+        _check_limits(self.window, self.chunk, self.indexer)
 
     def matrices(self) -> tuple[str, ...]:
         """Return the names of its matrices."""
         own = () if self.kv_shared else ("k",) if self.v_from_k else ("k", "v")
-        return ("q", *own, *(("gate",) if self.gate != "none" else ()), "o")
+        index = self.indexer.matrices() if self.indexer else ()
+        return ("q", *own, *(("gate",) if self.gate != "none" else ()), "o", *index)
 
 
 class Mla(Block, tag="mla", frozen=True, kw_only=True):
     """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434): K and V from one latent.
 
-    Tensors `q_a q_b q kv_a kv_b o`.
+    Tensors `q_a q_b q kv_a kv_b gate o`.
     """
 
     heads: int
@@ -62,16 +70,97 @@ class Mla(Block, tag="mla", frozen=True, kw_only=True):
     v_dim: int
     bias: bool = False
     """Biases on q_a, kv_a and o (`attention_bias`)."""
+    window: int | None = None
+    """Sliding window in tokens; None attends to everything."""
     gate: Literal["none", "head", "wide"] = "none"
     """A sigmoid gate on the output: none, one a head, one an element."""
+    sinks: bool = False
+    """One learned logit a head in the softmax's sum."""
+    head_scales: bool = False
+    """A scale and a bias a head of the softmax (Mistral Large 4)."""
+    rope_norm: bool = False
+    """A norm of the rotated part of the keys (dots3)."""
+    kv_shared: bool = False
+    """The latent is that of a layer before: no kv_a and no cache of its own."""
+    indexer: Indexer | None = None
+    """Picks the tokens that a query reads; None reads all."""
+
+    def __post_init__(self) -> None:
+        """Check that one rule at most limits what a query reads."""
+        _check_limits(self.window, None, self.indexer)
 
     def matrices(self) -> tuple[str, ...]:
         """Return the names of its matrices."""
-        gate = ("gate",) if self.gate != "none" else ()
-        return (*(("q",) if self.q_rank is None else ("q_a", "q_b")), "kv_a", "kv_b", *gate, "o")
+        query = ("q",) if self.q_rank is None else ("q_a", "q_b")
+        own = () if self.kv_shared else ("kv_a",)
+        index = self.indexer.matrices() if self.indexer else ()
+        return (*query, *own, "kv_b", *(("gate",) if self.gate != "none" else ()), "o", *index)
 
 
-Single = Attention | Mla | LinearAttention | Mamba1 | Mamba2 | ShortConv
+class Compressed(Block, tag="compressed", frozen=True, kw_only=True):
+    """DeepSeek-V4's attention: one key that is its own value, a window of tokens, and entries made of several.
+
+    Every head reads the last `window` tokens and, where `ratio` is not 0, entries that each stand for `ratio` tokens:
+    those its indexer picks, or all. Tensors `q_a q_b kv out_a out_b`, of the compressor `compress_kv compress_gate`,
+    of the indexer `index_q index_weights` and `index_kv index_gate`, which compress its keys, or `index_k`.
+    """
+
+    heads: int
+    head_dim: int
+    rope_dim: int
+    """Rotated elements of a head, kept in bf16 by fp8 caches."""
+    q_rank: int
+    out_groups: int
+    """Groups of heads that are projected apart, each to `out_rank`, before one projection of all."""
+    out_rank: int
+    window: int
+    ratio: int = 0
+    """Tokens an entry stands for; 0 has the window alone."""
+    overlap: bool = False
+    """An entry is made of the tokens of two windows of `ratio`, each with its own projections."""
+    gated: bool = True
+    """Entries are a learned softmax over their tokens; False: one token's own, as where `ratio` is 1."""
+    entries_shared: bool = False
+    """The entries are those of a layer before: no compressor and no cache of its own."""
+    indexer: Indexer | None = None
+    """Picks the entries; its keys are made like the entries. `top_k` and `pool` count entries and tokens of one."""
+    index_keys: Literal["compressed", "latent", "shared"] = "compressed"
+    """Index keys are compressed from the layer's input, projected from its entries, or those of a layer before."""
+    sinks: bool = True
+
+    def __post_init__(self) -> None:
+        """Check that what needs entries has them."""
+        if self.ratio == 0 and (self.indexer or self.entries_shared or self.overlap):
+            raise ValueError("an indexer, shared entries and overlap need a ratio")
+        if self.heads % self.out_groups:
+            raise ValueError(f"{self.out_groups} output groups must divide {self.heads} heads")
+
+    @property
+    def compresses(self) -> bool:
+        """Whether it makes entries of its own."""
+        return self.ratio > 0 and not self.entries_shared
+
+    def matrices(self) -> tuple[str, ...]:
+        """Return the names of its matrices."""
+        own = ("compress_kv", *(("compress_gate",) if self.gated else ())) if self.compresses else ()
+        return ("q_a", "q_b", "kv", "out_a", "out_b", *own, *self._index())
+
+    def _index(self) -> tuple[str, ...]:
+        if self.indexer is None or self.indexer.shared:
+            return ()
+        keys = {"compressed": ("index_kv", "index_gate"), "latent": ("index_k",), "shared": ()}[self.index_keys]
+        return ("index_q", "index_weights", *keys)
+
+
+def _check_limits(window: int | None, chunk: int | None, indexer: Indexer | None) -> None:
+    if sum(limit is not None for limit in (window, chunk, indexer)) > 1:
+        raise ValueError("one of window, chunk and indexer limits what a query reads")
+
+
+Indexed = Attention | Mla | Compressed
+"""Mixers that may have an indexer."""
+
+Single = Attention | Mla | Compressed | LinearAttention | Mamba1 | Mamba2 | ShortConv
 """A mixer alone."""
 
 

@@ -1,0 +1,275 @@
+"""DeepSeek-V4's attention: a window of tokens, and entries that stand for several (CSA, HCA).
+
+Letters: B sequences, T tokens, S context, H hidden, N heads, D head dim, q rank of the q latent, g output groups,
+o rank of each, W window, p tokens an entry stands for, c = 2 where entries overlap, else 1, n d index heads and dim.
+
+A key is its own value, and all heads share it: caches, compressor and indexer are whole on every TP rank. TP splits
+the heads of q_b, the groups of out_a and the columns of out_b, so that TP <= g (sgl-project/sglang, DeepSeek-V4).
+Shapes: q_a [q, H], q_b [N D, q], kv [D, H], out_a g times [o, N D / g], out_b [H, g o]; compressor kv and gate
+[c D, H] and a bias [p, c D]; of the index keys the same with d; index_q [n d, q].
+"""
+
+from inferometer.blocks import indexer
+from inferometer.blocks.attention import context_parallel
+from inferometer.blocks.cache import Cache
+from inferometer.blocks.lowering import WIDE_BYTES, Lowering
+from inferometer.blocks.reads import causal_pairs, entry_pairs, pieces
+from inferometer.blocks.tensors import Heads, Tensor, local_rows, one_copy_bytes
+from inferometer.graph.ops import ONE, Node, OpKind, Traffic, Work
+from inferometer.specs.formats import bytes_per_element, find_format
+from inferometer.specs.mixers import Compressed
+
+SCALED = 64
+"""Elements of an fp8 entry that share a scale of one byte."""
+
+STATE_FORMAT = "fp32"
+"""Of what waits for its entry to be complete."""
+
+
+def tensors(block: Compressed, hidden: int, dtype: str) -> tuple[Tensor, ...]:
+    """Return the projections, norms and sinks, with those of compressor and indexer."""
+    width, grouped = block.heads * block.head_dim, block.out_groups * block.out_rank
+    found = [
+        _matrix(block, "q_a", block.q_rank, hidden, dtype),
+        _vector("q_a_norm", block.q_rank, dtype, "norm"),
+        _matrix(block, "q_b", width, block.q_rank, dtype, split_rows="tp"),
+        _matrix(block, "kv", block.head_dim, hidden, dtype),
+        _vector("kv_norm", block.head_dim, dtype, "norm"),
+        _matrix(block, "out_a", grouped, width // block.out_groups, dtype, split_rows="tp"),
+        _matrix(block, "out_b", hidden, grouped, dtype, split_cols="tp"),
+    ]
+    if block.sinks:
+        found.append(Tensor(name="sinks", rows=block.heads, format=dtype, kind="attention", split_rows="tp"))
+    if block.compresses:
+        found += _compressor(block, "compress", block.head_dim, hidden, dtype, gated=block.gated)
+    return (*found, *_index_tensors(block, hidden, dtype))
+
+
+def _matrix(
+    block: Compressed, name: str, rows: int, cols: int, dtype: str, *, split_rows: str = "", split_cols: str = ""
+) -> Tensor:
+    fmt = block.formats.get(name, dtype)
+    return Tensor(
+        name=name, rows=rows, cols=cols, format=fmt, kind="attention", split_rows=split_rows, split_cols=split_cols
+    )
+
+
+def _vector(name: str, rows: int, dtype: str, kind: str = "attention") -> Tensor:
+    return Tensor(name=name, rows=rows, format=dtype, kind=kind)
+
+
+def _compressor(block: Compressed, prefix: str, dim: int, hidden: int, dtype: str, *, gated: bool) -> list[Tensor]:
+    """Return what makes entries of `dim` elements: kv and, where it weighs its tokens, gate and bias; and a norm."""
+    width = dim * (2 if block.overlap else 1)
+    found = [_matrix(block, f"{prefix}_kv", width, hidden, dtype)]
+    if gated:
+        found.append(_matrix(block, f"{prefix}_gate", width, hidden, dtype))
+        found.append(_vector(f"{prefix}_bias", block.ratio * width, STATE_FORMAT))
+    return [*found, _vector(f"{prefix}_norm", dim, dtype, "norm")]
+
+
+def _index_tensors(block: Compressed, hidden: int, dtype: str) -> list[Tensor]:
+    own = block.indexer
+    if own is None or own.shared:
+        return []
+    found = [_matrix(block, "index_q", own.heads * own.dim, block.q_rank, dtype)]
+    found += indexer.weights(own, hidden, dtype, block.formats)
+    if block.index_keys == "compressed":
+        found += _compressor(block, "index", own.dim, hidden, dtype, gated=True)
+    if block.index_keys == "latent":
+        found.append(_matrix(block, "index_k", own.dim, block.head_dim, dtype))
+    return found
+
+
+def heads(block: Compressed) -> Heads:
+    """Return the output groups, which TP splits with their heads, and 1: one key for all heads."""
+    return Heads(block.out_groups, 1, what="output groups")
+
+
+def takes(block: Compressed) -> tuple[str, ...]:
+    """Return the tensors that fix the format of the layer's input."""
+    return ("q_a", "kv", *(("compress_kv",) if block.compresses else ()))
+
+
+def caches(block: Compressed) -> tuple[Cache, ...]:
+    """Return window, entries, index keys, and what waits for its entry to be complete."""
+    found = [_entries(block, "window", most=block.window)]
+    if block.compresses:
+        found.append(_entries(block, "compressed", tokens=block.ratio))
+    if block.compresses and block.ratio > 1:
+        found.append(_pending(block, "pending", block.head_dim))
+    own = block.indexer
+    if own is not None and not own.shared and block.index_keys != "shared":
+        found.append(indexer.keys(own))
+        if block.index_keys == "compressed":
+            found.append(_pending(block, "pending-index", own.dim))
+    return tuple(found)
+
+
+def _entries(block: Compressed, name: str, tokens: int = 1, most: int | None = None) -> Cache:
+    """Return a cache of entries of D elements.
+
+    In fp8: all but the rotated elements in a byte each, one byte of scale for 64, the rotated in bf16, and padding to
+    a multiple of 8: 448 + 7 + 128 + 1 = 584 bytes (sgl-project/sglang).
+    """
+    plain = block.head_dim - block.rope_dim
+    bytes_used = plain + -(-plain // SCALED) + 2 * block.rope_dim
+    return Cache(
+        name=name,
+        width=block.head_dim,
+        tokens=tokens,
+        most=most,
+        layouts_bytes={"fp8": 8.0 * -(-bytes_used // 8)},
+    )
+
+
+def _pending(block: Compressed, name: str, dim: int) -> Cache:
+    """Return the rows of kv and gate that the next entries are made of: c p rows of 2 c dim (sgl-project/sglang)."""
+    both = 2 if block.overlap else 1
+    return Cache(name=name, width=both * block.ratio * 2 * both * dim, format=STATE_FORMAT, fixed=True)
+
+
+def lower(block: Compressed, low: Lowering, dtype: str) -> list[Node]:
+    """Return the ops of one layer's attention, from normed input to partial output sums."""
+    by_name = {t.name: t for t in tensors(block, low.hidden, dtype)}
+    first = [by_name[n] for n in ("q_a", "kv", "compress_kv", "compress_gate") if n in by_name]
+    nodes = low.gemm("+".join(t.name for t in first), tuple(first), low.at.tokens)
+    nodes += low.gemm("q_b", (by_name["q_b"],), low.at.tokens)
+    nodes.append(_prepare(block, low))
+    if block.compresses and block.ratio > 1:
+        nodes.append(_compress(block, low, "compress", _entries(block, "compressed", block.ratio), block.head_dim))
+    nodes += _index(block, low, by_name)
+    nodes += _core(block, low)
+    return [*nodes, *_out(block, low, by_name["out_a"]), *low.gemm("out_b", (by_name["out_b"],), low.at.tokens)]
+
+
+def _prepare(block: Compressed, low: Lowering) -> Work:
+    """Return norms of latent, queries and key, rotation, and the write of the window's entry.
+
+    Entries of one token each are written here too.
+    """
+    at = low.at
+    queries = block.heads / at.tp * block.head_dim
+    moved = 2 * (block.q_rank + block.head_dim) + 2 * queries
+    written = _entries(block, "window").entry_bytes(at.kv_format) * (1 + (block.compresses and block.ratio == 1))
+    kv = at.tokens * (written / at.dcp)
+    return low.elementwise("norm+rope+kv-write", at.tokens * (moved * WIDE_BYTES), kv=kv)
+
+
+def _compress(block: Compressed, low: Lowering, name: str, cache: Cache, dim: int) -> Work:
+    """Return the making of entries from kv and gate, and their write, an entry for p tokens.
+
+    A decode step writes a row of kv and gate to the state; each p-th reads all c p rows: c rows a token on average.
+    A prompt reads the projections' output itself.
+    """
+    at = low.at
+    both = 2 if block.overlap else 1
+    row = 2 * both * dim
+    state = row * bytes_per_element(find_format(STATE_FORMAT)) * (1 + both)
+    decode = at.phase == "decode"
+    return Work(
+        name=name,
+        kind=OpKind.ELEMENTWISE,
+        dtype=at.core_dtype,
+        flops=at.tokens * 0.0,
+        traffic_bytes={
+            Traffic.ACTIVATIONS: at.tokens * (row * WIDE_BYTES),
+            Traffic.STATE: at.tokens * (state if decode else 0.0),
+            Traffic.KV: at.tokens * (cache.entry_bytes(at.kv_format) / block.ratio / at.dcp),
+        },
+        replication=ONE,
+        shape=f"[t, {row}] -> [t / {block.ratio}, {dim}]",
+    )
+
+
+def _index(block: Compressed, low: Lowering, by_name: dict[str, Tensor]) -> list[Node]:
+    """Return the ops of the indexer, from latent and input to the list of entries."""
+    own = block.indexer
+    if own is None or own.shared:
+        return []
+    at, names = low.at, ("index_weights", "index_kv", "index_gate")
+    nodes = low.gemm("index_q", (by_name["index_q"],), at.tokens)
+    ins = tuple(by_name[n] for n in names if n in by_name)
+    nodes += low.gemm("+".join(t.name for t in ins), ins, at.tokens)
+    if block.index_keys == "latent":
+        nodes += low.gemm("index_k", (by_name["index_k"],), at.tokens / block.ratio, at.tokens / block.ratio)
+    if block.index_keys == "compressed":
+        nodes.append(_compress(block, low, "index-compress", indexer.keys(own), own.dim))
+    keys = indexer.keys(own)
+    written = keys.entry_bytes(at.kv_format) / block.ratio if block.index_keys == "latent" else 0.0
+    rotated = at.tokens * (2 * own.heads * own.dim * WIDE_BYTES)
+    nodes.append(low.elementwise("index-rope", rotated, kv=at.tokens * (written / at.dcp)))
+    return [*nodes, *indexer.choice(own, low, keys, own.top_k)]
+
+
+def _core(block: Compressed, low: Lowering) -> list[Node]:
+    """Return the core over window and entries: 4 N D flops a query and entry; K is V, so each is read once."""
+    at = low.at
+    spread = at.dcp if at.phase == "decode" else ONE
+    local = block.heads / at.tp
+    cores: list[Node] = [
+        Work(
+            name="attention-core",
+            kind=OpKind.ATTENTION,
+            dtype=at.core_dtype,
+            flops=at.sequences * (local * (4 * block.head_dim * pairs)),
+            traffic_bytes={
+                Traffic.KV: at.sequences * (_entries(block, "window").entry_bytes(at.kv_format) * entries) / spread,
+                Traffic.ACTIVATIONS: at.tokens * (local * spread * (2 * block.head_dim * WIDE_BYTES)),
+            },
+            replication=at.padding,
+            shape=f"B x {block.heads} heads x {block.head_dim}, {entries:.0f} entries",
+            share=share,
+        )
+        for pairs, entries, share in _reads(block, low)
+    ]
+    if at.phase == "decode":
+        group = local * at.dcp
+        cores = context_parallel(low, group * block.head_dim, group * block.head_dim, group, cores)
+    return cores
+
+
+def _reads(block: Compressed, low: Lowering) -> tuple[tuple[float, float, float], ...]:
+    """Return (query-entry pairs a sequence, entries read, share of passes).
+
+    A prompt: sum of min(i, W) + min(floor(i / p), k). A decode step: min(S, W) + min(S / p, k).
+    """
+    at, most = low.at, _most(block)
+    if at.phase == "prefill":
+        new = at.new_tokens
+        pairs = causal_pairs(float(new), block.window)
+        pairs += entry_pairs(new, block.ratio, most) if block.ratio else 0.0
+        return ((pairs, float(new + (new // block.ratio if block.ratio else 0)), 1.0),)
+    kinks = (float(block.window), *((float(most * block.ratio),) if most else ()))
+    nodes = [(seen(block, context), share) for context, share in pieces(at.contexts, kinks)]
+    return tuple((at.new_tokens * entries, entries, share) for entries, share in nodes)
+
+
+def _most(block: Compressed) -> int | None:
+    return block.indexer.top_k if block.indexer else None
+
+
+def seen(block: Compressed, context: float) -> float:
+    """Return the entries a query at the end of `context` reads: min(S, W) + min(S / p, k)."""
+    most = _most(block)
+    entries = context / block.ratio if block.ratio else 0.0
+    return min(context, block.window) + (entries if most is None else min(entries, most))
+
+
+def _out(block: Compressed, low: Lowering, out_a: Tensor) -> list[Node]:
+    """Return the grouped projection, a [o, N D / g] matrix for the heads of each group: 2 t r c flops of local rows."""
+    at = low.at
+    rows, width = local_rows(out_a, low.shards), block.heads * block.head_dim / at.tp
+    work = Work(
+        name="out_a",
+        kind=OpKind.GEMM,
+        dtype=at.dtypes[out_a.format],
+        flops=at.tokens * (2 * out_a.cols * rows),
+        traffic_bytes={
+            Traffic.WEIGHTS: one_copy_bytes(out_a, low.shards),
+            Traffic.ACTIVATIONS: at.tokens * (width * low.narrow_bytes(out_a.format) + rows * WIDE_BYTES),
+        },
+        replication=at.padding * (at.tp * rows / out_a.rows),
+        shape=f"{block.out_groups} groups x [t, {out_a.cols}] x [{block.out_rank}, {out_a.cols}]",
+    )
+    return [*low.quantise("out_a", out_a.format, at.tokens * width), work]
