@@ -26,6 +26,8 @@ import transformers
 DEFAULT = Path(__file__).parents[1] / "tests/ingest/made_up.jsonl"
 CLASS_OF = {"kimi_k2": "deepseek_v3", "minimax_m1": "minimax"}
 BIASES = ("e_score_correction_bias", "expert_bias")
+MODEL_OF = {"mllama_text_model": "MllamaForCausalLM"}
+"""Language models that no auto class finds by their configuration."""
 WINDOWED = ("sliding_attention", "chunked_attention")
 HEADS = ("AutoModelForCausalLM", "AutoModelForImageTextToText")
 
@@ -34,6 +36,9 @@ def build(config: dict[str, Any]) -> Any:
     """Return an instance without memory of the model that a raw config describes."""
     name = CLASS_OF.get(config["model_type"], config["model_type"])
     read = transformers.CONFIG_MAPPING[name].from_dict(config | {"model_type": name})
+    if name in MODEL_OF:
+        with torch.device("meta"):
+            return getattr(transformers, MODEL_OF[name])(read)
     for head in HEADS:
         auto = getattr(transformers, head)
         if type(read) in auto._model_mapping:  # noqa: SLF001  # no public way to ask

@@ -4,6 +4,7 @@ Models and fabrics are small (a few layers, at most 16 chips) but cover every bl
 mostly powers of two, so that most shardings divide evenly and are legal.
 """
 
+from itertools import zip_longest
 from typing import NamedTuple
 
 import msgspec
@@ -20,8 +21,9 @@ from inferometer.specs.deployment import Sizes, Workload
 from inferometer.specs.feedforward import Ffn, Moe
 from inferometer.specs.hardware import Axis, ChipSpec, Fabric, Machine
 from inferometer.specs.indexer import Indexer
-from inferometer.specs.mixers import Attention, Beside, Compressed, Mla
-from inferometer.specs.model import Layer, ModelSpec
+from inferometer.specs.matrix import Matrix
+from inferometer.specs.mixers import Attention, Beside, Compressed, CrossAttention, Mla
+from inferometer.specs.model import Layer, LayerInputs, ModelSpec
 from inferometer.specs.recurrent import LinearAttention, Mamba1, Mamba2, ShortConv
 
 WEIGHT_FORMATS = ("bf16", "fp8", "fp8-block", "fp8-channel", "int4-g128", "mxfp4", "nvfp4")
@@ -187,9 +189,28 @@ def besides(draw):
     return Beside(parts=tuple(msgspec.structs.replace(part, pre_norm=False) for part in parts))
 
 
-def any_mixers():
-    """Any kind of mixer."""
+def mixers_of_text():
+    """Any kind of mixer that a pass without images runs."""
     return st.one_of(attentions(), mlas(), linears(), mambas(), besides())
+
+
+@st.composite
+def crosses(draw):
+    """Attention over images; its layers are skipped without them."""
+    heads = draw(st.sampled_from((4, 8, 16)))
+    return CrossAttention(
+        heads=heads,
+        kv_heads=draw(st.sampled_from([k for k in (1, 2, 4, 8, 16) if k <= heads])),
+        head_dim=draw(st.sampled_from((32, 64))),
+        qk_norm=draw(st.booleans()),
+        gates=draw(st.integers(0, 2)),
+        formats=draw(formats("q", "k", "v", "o")) if draw(st.booleans()) else {},
+    )
+
+
+def matrices(hidden):
+    """One matrix in place of a block."""
+    return st.builds(Matrix, width=st.just(hidden), bias=st.booleans(), formats=formats("matrix"))
 
 
 @st.composite
@@ -228,31 +249,44 @@ def moes(draw):
 
 @st.composite
 def models(draw, *, moe=None):
-    """A decoder of one to eight layers that use every block; `moe` asks for routed experts, or for none."""
+    """A decoder of one to eight layers that use every block; `moe` asks for routed experts, or for none.
+
+    Some layers lack a mixer, a feed-forward, or both.
+    """
     with_moe = draw(st.booleans()) if moe is None else moe
-    mixers = tuple(draw(st.lists(st.one_of(any_mixers(), compressed()), min_size=1, max_size=2)))
-    blocks = draw(st.lists(ffns(), min_size=0 if with_moe else 1, max_size=1))
+    hidden = draw(st.sampled_from((256, 512)))
+    text = st.one_of(mixers_of_text(), compressed())
+    others = st.one_of(text, text, crosses(), matrices(hidden))
+    mixers = (draw(text), *draw(st.lists(others, max_size=1)))
+    blocks = draw(st.lists(st.one_of(ffns(), ffns(), matrices(hidden)), max_size=1))
     if with_moe:
         blocks.append(draw(moes()))
-    every = [Layer(mixer=i % len(mixers), ffn=i % len(blocks)) for i in range(max(len(mixers), len(blocks)))]
-    kinds = st.builds(Layer, mixer=st.integers(0, len(mixers) - 1), ffn=st.integers(0, len(blocks) - 1))
-    more = draw(st.lists(kinds, max_size=6))
+    pairs = zip_longest(range(len(mixers)), range(len(blocks)))
+    every = [Layer(mixer=mixer, ffn=ffn) for mixer, ffn in pairs]
+    some = st.builds(Layer, mixer=_index(mixers), ffn=_index(blocks))
     return ModelSpec(
         name="made-up",
         architecture="made-up",
-        hidden=draw(st.sampled_from((256, 512))),
+        hidden=hidden,
         vocab=draw(st.sampled_from((512, 1000, 4096))),
         max_context=1 << 17,
         mixers=mixers,
         ffns=tuple(blocks),
-        layers=(*every, *more),
+        layers=(*every, *draw(st.lists(some, max_size=6))),
         tied=draw(st.booleans()),
         dtype="bf16",
         head_format=draw(st.sampled_from((None, "fp8"))),
         kv_format=draw(st.sampled_from(("bf16", "fp8"))),
         state_format=draw(st.sampled_from(("fp32", "bf16"))),
+        more_rows=draw(st.sampled_from((0, 0, 8))),
+        layer_inputs=draw(st.sampled_from((None, None, LayerInputs(width=64, rows=1000)))),
         source="made up by the tests",
     )
+
+
+def _index(listed):
+    """Return an index into a list, or None."""
+    return st.one_of(st.none(), st.integers(0, len(listed) - 1)) if listed else st.none()
 
 
 def rates(low, high):
@@ -309,7 +343,13 @@ def workloads(draw):
     """Decode at one context or over a growing one, or prefill."""
     phase = draw(st.sampled_from(("decode", "decode", "prefill")))
     context = draw(st.one_of(st.none(), st.integers(1, 8192))) if phase == "decode" else None
-    return Workload(isl=draw(st.integers(1, 4096)), osl=draw(st.integers(0, 2048)), phase=phase, context=context)
+    return Workload(
+        isl=draw(st.integers(1, 4096)),
+        osl=draw(st.integers(0, 2048)),
+        phase=phase,
+        context=context,
+        cross_tokens=draw(st.sampled_from((0, 600))),
+    )
 
 
 class Case(NamedTuple):

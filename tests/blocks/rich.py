@@ -1,11 +1,11 @@
 """Models that use every kind of norm, bias, window and sharing the blocks know, drawn at random."""
 
 from hypothesis import strategies as st
-from strategies import besides, formats, linears, mambas
+from strategies import besides, formats, linears, mambas, matrices
 
 from inferometer.specs.feedforward import Ffn, Moe
 from inferometer.specs.mixers import Attention
-from inferometer.specs.model import Layer, ModelSpec
+from inferometer.specs.model import Layer, LayerInputs, ModelSpec
 
 
 @st.composite
@@ -33,6 +33,7 @@ def attentions(draw):
         sinks=draw(st.booleans()),
         v_from_k=draw(st.booleans()),
         kv_shared=draw(st.booleans()),
+        k_norm=draw(st.booleans()),
         gate=draw(st.sampled_from(("none", "head", "wide"))),
         sub_norm=draw(st.booleans()),
         formats=draw(formats("q", "k", "v", "gate", "o")) if draw(st.booleans()) else {},
@@ -74,9 +75,10 @@ def moes(draw):
 
 @st.composite
 def rich_models(draw):
-    """A decoder of two or three layers, dense and routed, with everything at its ends."""
+    """A decoder of three to six layers, dense and routed, some without a block, with everything at its ends."""
     kinds = st.one_of(attentions(), attentions(), linears(), mambas(), besides())
-    mixers = tuple(draw(st.lists(kinds, min_size=2, max_size=2)))
+    mixers = (*draw(st.lists(kinds, min_size=2, max_size=2)), draw(matrices(256)))
+    lacking = (Layer(mixer=0), Layer(ffn=1), Layer(), Layer(mixer=2, ffn=2))
     return ModelSpec(
         name="rich",
         architecture="made-up",
@@ -84,8 +86,13 @@ def rich_models(draw):
         vocab=1000,
         max_context=1 << 17,
         mixers=mixers,
-        ffns=(draw(ffns()), draw(moes())),
-        layers=(Layer(mixer=0, ffn=0), Layer(mixer=1, ffn=1), Layer(mixer=1, ffn=0)),
+        ffns=(draw(ffns()), draw(moes()), draw(matrices(256))),
+        layers=(
+            Layer(mixer=0, ffn=0),
+            Layer(mixer=1, ffn=1),
+            Layer(mixer=2, ffn=2),
+            *draw(st.lists(st.sampled_from(lacking), max_size=3)),
+        ),
         tied=draw(st.booleans()),
         dtype="bf16",
         positions=draw(st.sampled_from((0, 2048))),
@@ -93,5 +100,7 @@ def rich_models(draw):
         norm_weight=draw(st.booleans()),
         norm_bias=draw(st.booleans()),
         head_bias=draw(st.booleans()),
+        more_rows=draw(st.sampled_from((0, 8))),
+        layer_inputs=draw(st.sampled_from((None, LayerInputs(width=32, rows=500)))),
         source="made up by the tests",
     )

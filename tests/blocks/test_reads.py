@@ -5,12 +5,13 @@ from blocks.made_up import decode, machine
 from hypothesis import given
 from strategies import models
 
-from inferometer.blocks.params import all_tensors, count_params
+from inferometer.blocks.params import all_tensors, layer_tensors
 from inferometer.blocks.tensors import chip_bytes
 from inferometer.estimate.estimate import estimate, make_problem
 from inferometer.graph.ops import ONE
 from inferometer.specs.deployment import Deployment, Sizes
 from inferometer.specs.feedforward import Moe
+from inferometer.specs.mixers import CrossAttention
 
 WHOLE = dict.fromkeys(("tp", "kv", "groups", "ep", "etp"), ONE)
 
@@ -20,13 +21,19 @@ def ops_of(spec, batch):
     return estimate(problem, Deployment(sizes=Sizes(), batch=batch)).ops
 
 
+def tensors_run(spec):
+    """Return (tensor, times) of the layers that a pass without images runs, and of the ends."""
+    skipped = [x for x in spec.layers if x.mixer is not None and isinstance(spec.mixers[x.mixer], CrossAttention)]
+    return (*all_tensors(spec), *((t, -1) for layer in skipped for t in layer_tensors(spec, layer)))
+
+
 def read_bytes(ops):
     return sum(op.traffic_bytes.get("weights", 0.0) * op.layers * op.share for op in ops if op.kind != "lookup")
 
 
 @given(models())
 def test_a_large_batch_reads_every_matrix_once(spec):
-    matrices = [(t, n) for t, n in all_tensors(spec) if t.cols > 1 and t.kind != "embedding"]
+    matrices = [(t, n) for t, n in tensors_run(spec) if t.cols > 1 and t.kind != "embedding"]
     held = sum(float(chip_bytes((t,), WHOLE)) * n for t, n in matrices)
     if spec.tied:
         held += spec.vocab * spec.hidden * 2
@@ -37,7 +44,7 @@ def test_a_large_batch_reads_every_matrix_once(spec):
 def test_a_token_multiplies_by_every_matrix_once(spec):
     """Twice the parameters a token, but for vectors, convolutions, the embedding and cores."""
     left_out = ("embedding", "recurrence")
-    matrices = sum(t.params * n for t, n in all_tensors(spec) if t.cols > 1 and t.kind not in left_out)
+    matrices = sum(t.params * n for t, n in tensors_run(spec) if t.cols > 1 and t.kind not in left_out)
     matrices += spec.vocab * spec.hidden if spec.tied else 0
     ops = [op for op in ops_of(spec, 1) if op.kind == "gemm"]
     if all("mla=expanded" not in op.plan for op in ops):
@@ -49,16 +56,17 @@ def test_one_token_reads_k_experts(spec):
     """E (1 - (1 - k/E)) = k of the E experts of each layer."""
     read = sum(op.traffic_bytes["weights"] * op.layers for op in ops_of(spec, 1) if op.kind == "grouped-gemm")
     block = next(b for b in spec.ffns if isinstance(b, Moe))
-    experts = [(t, n) for t, n in all_tensors(spec) if t.kind == "experts"]
+    experts = [(t, n) for t, n in tensors_run(spec) if t.kind == "experts"]
     held = sum(float(chip_bytes((t,), WHOLE)) * n for t, n in experts)
     assert read == pytest.approx(held * block.top_k / block.experts, rel=1e-9)
 
 
 @given(models(moe=True))
 def test_a_token_multiplies_by_the_active_parameters(spec):
-    vectors = sum(t.params * n for t, n in all_tensors(spec) if t.cols == 1 or t.kind == "recurrence")
-    table = spec.vocab * spec.hidden
-    matrices = count_params(spec).active - vectors - (0 if spec.tied else table)
+    block = next(b for b in spec.ffns if isinstance(b, Moe))
+    share = {"experts": block.top_k / block.experts, "embedding": 0, "recurrence": 0}
+    matrices = sum(t.params * n * share.get(t.kind, 1) for t, n in tensors_run(spec) if t.cols > 1)
+    matrices += spec.vocab * spec.hidden if spec.tied else 0
     ops = [op for op in ops_of(spec, 1) if op.kind in ("gemm", "grouped-gemm")]
     if all("mla=expanded" not in op.plan for op in ops):
         assert sum(op.flops * op.layers for op in ops) == pytest.approx(2 * matrices, rel=1e-9)

@@ -26,6 +26,8 @@ gemma-3-27b-it 27_432_062_576
 gemma-4-26b-a4b 25_805_933_872
 gemma-4-26b-a4b-nvfp4 25_805_933_872
 gemma-4-31b 31_273_086_512
+gemma-4-e2b-it 4_797_113_600
+gemma-4-e4b-it 7_632_344_064
 glm-4.5 352_797_829_024
 glm-5-fp8 743_911_218_432
 glm-5-nvfp4 743_911_218_432
@@ -54,8 +56,12 @@ ling-plus-base 292_540_679_424
 llama-2-70b 68_976_648_192
 llama-2-7b 6_738_415_616
 llama-3.1-70b-instruct-fp8 70_553_706_496
+llama-3.1-nemotron-ultra-253b-v1 253_401_268_224
+llama-3.2-11b-vision-instruct 9_775_192_080
 llama-3.2-3b 3_212_749_824
+llama-3.2-90b-vision-instruct 87_666_865_192
 llama-3.3-70b-instruct 70_553_706_496
+llama-3.3-nemotron-super-49b-v1 49_867_145_216
 llama-4-maverick-17b-128e-instruct 401_167_027_200
 llama-4-scout-17b-16e-instruct 108_225_039_360
 mamba-codestral-7b-v0.1 7_285_403_648

@@ -89,7 +89,7 @@ def test_an_unknown_family_is_refused_with_the_closest_known_one():
 
 @pytest.mark.parametrize("model_type", [None, 7, ["llama"], {}])
 def test_a_model_type_that_is_no_name_is_refused(model_type):
-    with pytest.raises(InferometerError, match=r"model_type is .*; allowed: baichuan, .*, deepseek_v2, "):
+    with pytest.raises(InferometerError, match=r"model_type is .*; allowed: arcee, baichuan, .*, deepseek_v2, "):
         model_from_config({"model_type": model_type}, name="m", source="test")
 
 

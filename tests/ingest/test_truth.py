@@ -33,8 +33,9 @@ def test_every_preset_is_understood_to_the_last_key(ident):
 @pytest.mark.parametrize("ident", preset_ids())
 def test_layers_that_are_equal_share_one_block(ident):
     model = preset(ident)
-    assert len(set(map(repr, model.mixers))) == len(model.mixers) <= 3
-    assert len(set(map(repr, model.ffns))) == len(model.ffns) <= 2
+    few = max(3, len(model.layers) // 8)
+    assert len(set(map(repr, model.mixers))) == len(model.mixers) <= few
+    assert len(set(map(repr, model.ffns))) == len(model.ffns) <= few
 
 
 def test_llama_3_1_70b_in_bf16_has_the_bytes_its_engine_logs():

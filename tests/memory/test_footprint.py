@@ -150,7 +150,7 @@ def test_stages_hold_the_layers_between_them(spec, pp):
     if pp <= len(spec.layers):
         got, made = held(spec, pp=pp, length=100)
         whole, kv = one_chip(spec, length=100)
-        table = 2 * spec.vocab * spec.hidden
+        table = 2 * (spec.vocab + spec.more_rows) * spec.hidden
         stages = made.stage_counts[:, 0]
         again = table if spec.tied and pp > 1 else 0
         assert float(got.weights_bytes[:, 0] @ stages) == pytest.approx(whole + again, rel=1e-12)

@@ -80,12 +80,12 @@ def _norms(block: Attention, dtype: str) -> list[Tensor]:
     """Return the norms inside: of q and k, and of o's input."""
     found = []
     vectors = ("norm", "norm_bias") if block.qk_norm_bias else ("norm",)
-    for vector in vectors if block.qk_norm else ():
-        if block.qk_norm_over == "head":
-            found += [_vector(f"{n}_{vector}", block.head_dim, dtype, kind="norm") for n in "qk"]
-            continue
-        found.append(_vector(f"q_{vector}", block.heads * block.head_dim, dtype, "tp", "norm"))
-        found.append(_vector(f"k_{vector}", block.kv_heads * block.head_dim, dtype, "kv", "norm"))
+    normed = ("q", "k")[: 1 + block.k_norm] if block.qk_norm else ()
+    widths = {"q": (block.heads * block.head_dim, "tp"), "k": (block.kv_heads * block.head_dim, "kv")}
+    for vector in vectors:
+        for name in normed:
+            rows, split = (block.head_dim, "") if block.qk_norm_over == "head" else widths[name]
+            found.append(_vector(f"{name}_{vector}", rows, dtype, split, "norm"))
     if block.sub_norm:
         found.append(_vector("sub_norm", block.heads * v_dim(block), dtype, "tp", "norm"))
     return found

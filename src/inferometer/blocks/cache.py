@@ -38,8 +38,10 @@ class Cache:
     """Entries kept at most: a window, a chunk."""
     fixed: bool = False
     """A state: one entry however long the sequence is."""
+    images: bool = False
+    """Its entries are of the sequence's image tokens, not of its text."""
 
-    def entries(self, context: float) -> float:
+    def entries(self, context: float, cross_tokens: int = 0) -> float:
         """Return the entries of a sequence of `context` tokens: min(S / tokens, most); of a state 1.
 
         >>> Cache(name="kv", width=1, most=8).entries(100.0), Cache(name="kv", width=1, tokens=4).entries(100.0)
@@ -47,7 +49,7 @@ class Cache:
         """
         if self.fixed:
             return 1.0
-        made = context / self.tokens
+        made = (cross_tokens if self.images else context) / self.tokens
         return min(made, float(self.most)) if self.most else made
 
     def stored(self, kv_format: str) -> str:

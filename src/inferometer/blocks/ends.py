@@ -3,6 +3,7 @@
 Letters: B sequences, T tokens, H hidden, V vocabulary. TP splits the vocabulary of both tables.
 """
 
+from inferometer.blocks import layer_inputs
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
 from inferometer.blocks.tensors import Tensor, local_rows
 from inferometer.graph.ops import NONE, ONE, Choice, CollectiveKind, Node, OpKind, Plan, Segment, Traffic, Work
@@ -18,12 +19,10 @@ def tensors(model: ModelSpec) -> tuple[Tensor, ...]:
 
 
 def first(model: ModelSpec) -> tuple[Tensor, ...]:
-    """Return the embedding, learned positions and the embedding's norm."""
-    found = [
-        Tensor(
-            name="embedding", rows=model.vocab, cols=model.hidden, format=model.dtype, kind="embedding", split_rows="tp"
-        )
-    ]
+    """Return the embedding, what a token brings to each layer, learned positions and the embedding's norm."""
+    rows, cols = model.vocab + model.more_rows, model.hidden
+    table = Tensor(name="embedding", rows=rows, cols=cols, format=model.dtype, kind="embedding", split_rows="tp")
+    found = [table, *layer_inputs.first(model)]
     if model.positions:
         rows, cols = model.positions, model.hidden
         found.append(Tensor(name="positions", rows=rows, cols=cols, format=model.dtype, kind="embedding"))
@@ -75,9 +74,14 @@ def embedding(low: Lowering, model: ModelSpec, residuals: tuple[str, ...]) -> Se
         shape="[t] -> [t, H]",
     )
     edges: dict[str, tuple[Node, ...]] = {
-        r: (low.reshard(low.layout(tp="P"), low.residual_layout(r)), *_embedding_norm(low, model, r)) for r in residuals
+        r: (
+            low.reshard(low.layout(tp="P"), low.residual_layout(r)),
+            *layer_inputs.gather(low, model, r),
+            *_embedding_norm(low, model, r),
+        )
+        for r in residuals
     }
-    return Segment(name="embedding", nodes=(lookup,), edges=edges)
+    return Segment(name="embedding", nodes=(lookup, *layer_inputs.lower_first(low, model)), edges=edges)
 
 
 def _embedding_norm(low: Lowering, model: ModelSpec, residual: str) -> tuple[Node, ...]:
@@ -104,10 +108,13 @@ def logits(low: Lowering, model: ModelSpec, residuals: tuple[str, ...]) -> Segme
     return Segment(name="head", nodes=tuple(nodes), edges=edges)
 
 
-def hand_over(low: Lowering, residuals: tuple[str, ...]) -> Segment:
-    """Return the send of the residual stream to the next stage: whole, or a slice a TP rank and a gather."""
+def hand_over(low: Lowering, model: ModelSpec, residuals: tuple[str, ...]) -> Segment:
+    """Return the send of the residual stream to the next stage: whole, or a slice a TP rank and a gather.
+
+    With it goes what a token brings to each layer.
+    """
     at = low.at
-    whole = at.tokens * (low.hidden * WIDE_BYTES)
+    whole = at.tokens * ((low.hidden + layer_inputs.features(model)) * WIDE_BYTES)
     part = whole / at.tp
     sliced = low.message("send", CollectiveKind.P2P, "pp", part)
     full = Plan(name="whole", nodes=(low.message("send", CollectiveKind.P2P, "pp", whole),))

@@ -8,14 +8,28 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, Protocol, cast
 
-from inferometer.blocks import attention, compressed, ends, ffn, linear, mamba1, mamba2, mla, moe, short_conv
+from inferometer.blocks import (
+    attention,
+    compressed,
+    cross,
+    ends,
+    ffn,
+    linear,
+    mamba1,
+    mamba2,
+    matrix,
+    mla,
+    moe,
+    short_conv,
+)
 from inferometer.blocks.cache import Cache
-from inferometer.blocks.lowering import Lowering
+from inferometer.blocks.lowering import Lowering, Pass
 from inferometer.blocks.tensors import Heads, Tensor, group_shards, kv_shards
 from inferometer.graph.ops import Column, Node
 from inferometer.specs.block import Block
 from inferometer.specs.feedforward import FeedForward, Ffn, Moe
-from inferometer.specs.mixers import Attention, Beside, Compressed, Mixer, Mla, Single
+from inferometer.specs.matrix import Matrix
+from inferometer.specs.mixers import Attention, Beside, Compressed, CrossAttention, Mixer, Mla, Single
 from inferometer.specs.model import ModelSpec
 from inferometer.specs.recurrent import LinearAttention, Mamba1, Mamba2, ShortConv
 
@@ -45,14 +59,16 @@ class MixerModule(BlockModule, Protocol):
 
 _MIXERS: Mapping[type, ModuleType] = {
     Attention: attention,
+    CrossAttention: cross,
     Mla: mla,
     Compressed: compressed,
     LinearAttention: linear,
     Mamba2: mamba2,
     Mamba1: mamba1,
     ShortConv: short_conv,
+    Matrix: matrix,
 }
-_FFNS: Mapping[type, ModuleType] = {Ffn: ffn, Moe: moe}
+_FFNS: Mapping[type, ModuleType] = {Ffn: ffn, Moe: moe, Matrix: matrix}
 
 
 def parts(block: Mixer) -> tuple[Single, ...]:
@@ -131,6 +147,21 @@ def grows(model: ModelSpec) -> bool:
 def keeps_state(model: ModelSpec) -> bool:
     """Return whether any layer keeps something of fixed size: a recurrent state, what a convolution spans."""
     return any(cache.fixed for block in model.mixers for cache in caches(block))
+
+
+def ffn_input_format(block: FeedForward, dtype: str) -> str:
+    """Return the format of the weights that take a dense feed-forward's input."""
+    return block.formats.get("matrix" if isinstance(block, Matrix) else "up", dtype)
+
+
+def sees_images(model: ModelSpec) -> bool:
+    """Return whether layers attend to images: their tokens are then no part of the prompt."""
+    return any(isinstance(part, CrossAttention) for block in model.mixers for part in parts(block))
+
+
+def idle(block: Mixer, at: Pass) -> bool:
+    """Return whether a layer with this mixer is skipped in a pass: one that attends to images, without images."""
+    return at.cross_tokens == 0 and all(isinstance(part, CrossAttention) for part in parts(block))
 
 
 def is_moe(model: ModelSpec) -> bool:

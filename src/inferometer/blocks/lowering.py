@@ -62,6 +62,8 @@ class Pass:
     """Images a sequence brings to the pass."""
     image: ImageCount | None = None
     """What one of them is to the model's tower."""
+    cross_tokens: int = 0
+    """I: image tokens of a sequence that cross-attention sees."""
 
     tokens: Column = field(init=False)
     """T: tokens of the fullest DPA rank in the pass."""

@@ -60,6 +60,7 @@ def tensors(block: Mla, hidden: int, dtype: str) -> tuple[Tensor, ...]:
 
 
 def _gates(block: Mla) -> int:
+    """Return the gates of a token: one a head, or one an element of the output."""
     return block.heads * (block.v_dim if block.gate == "wide" else 1)
 
 
@@ -76,11 +77,6 @@ def _vectors(block: Mla, hidden: int, dtype: str) -> list[Tensor]:
     if block.rope_norm:
         found.append(Tensor(name="rope_norm", rows=block.rope_dim, format=dtype, kind="norm"))
     return found
-
-
-def gates(block: Mla) -> int:
-    """Return the gates of a token: one a head, or one an element of the output."""
-    return block.heads * (block.v_dim if block.gate == "wide" else 1)
 
 
 def heads(block: Mla) -> Heads:

@@ -1,13 +1,13 @@
 """A whole model from its blocks: the graph of a pass, and what stages hold of it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from inferometer.blocks import ends, moe, tower
-from inferometer.blocks.kinds import ffn_kind, input_format, is_moe, lower_mixer
+from inferometer.blocks import ends, layer_inputs, moe, tower
+from inferometer.blocks.kinds import ffn_input_format, ffn_kind, idle, input_format, is_moe, lower_mixer
 from inferometer.blocks.lowering import Lowering, Pass
 from inferometer.graph.ops import Branch, Graph, Item, Node, Segment, unwrapped
 from inferometer.specs.feedforward import FeedForward, Ffn, Moe
@@ -26,29 +26,37 @@ def lower_model(model: ModelSpec, at: Pass) -> Graph:
     """Return the graph of one pass: a segment a layer kind and a part of a tower, the ends, and the stage hand-over.
 
     Segments come in the order layer kinds, towers, embedding, head, hand-over: `stage_kinds` counts them so. Layers
-    that share a block share its nodes.
+    that share a block share its nodes. A layer that the pass skips is an empty segment.
     """
     low = Lowering(at=at, hidden=model.hidden, has_dpa=is_moe(model))
-    mixers = [_mixer(block, low, model) for block in model.mixers]
+    mixers = [None if idle(block, at) else _mixer(block, low, model) for block in model.mixers]
     ffns = [_ffn(block, low, model) for block in model.ffns]
+    around = {r: layer_inputs.lower_layer(low, model, r) for r in RESIDUALS}
     segments = []
     for index, kind in enumerate(layer_kinds(model)):
-        mixer, ffn = _held(mixers, kind.mixer), _held(ffns, kind.ffn)
+        blocks = [held[i] for i, held in ((kind.mixer, mixers), (kind.ffn, ffns)) if i is not None]
         block = None if kind.ffn is None else model.ffns[kind.ffn]
         beside = isinstance(block, Ffn) and block.parallel
-        parts = [x for x in (mixer, ffn) if x is not None]
-        segments.append((_forked if beside and len(parts) > 1 else _in_a_row)(f"layer-{index}", *parts))
+        segments.append(_layer(f"layer-{index}", blocks, around, beside=beside))
     segments += [
         *tower.lower(low, model, RESIDUALS),
         ends.embedding(low, model, RESIDUALS),
         ends.logits(low, model, RESIDUALS),
-        ends.hand_over(low, RESIDUALS),
+        ends.hand_over(low, model, RESIDUALS),
     ]
     return Graph(segments=tuple(segments), residuals=RESIDUALS)
 
 
-def _held(segments: list[Segment], index: int | None) -> Segment | None:
-    return None if index is None else segments[index]
+def _layer(
+    name: str, blocks: Sequence[Segment | None], after: Mapping[str, tuple[Node, ...]], *, beside: bool
+) -> Segment:
+    """Return a layer of `blocks` and what comes after them; nothing where the pass skips one of them."""
+    run = [block for block in blocks if block is not None]
+    if len(run) < len(blocks):
+        return Segment(name=name, nodes=(), edges=dict.fromkeys(RESIDUALS, ()))
+    made = (_forked if beside and len(run) > 1 else _in_a_row)(name, *run)
+    edges = {r: (*made.edges[r], *after[r]) for r in RESIDUALS}
+    return Segment(name=name, nodes=made.nodes, edges=edges)
 
 
 def _in_a_row(name: str, *blocks: Segment) -> Segment:
@@ -88,12 +96,13 @@ def _ffn(block: FeedForward, low: Lowering, model: ModelSpec) -> Segment:
     if isinstance(block, Moe):
         edges = {r: moe.edges(block, low, r, model.dtype) for r in RESIDUALS}
         return Segment(name="ffn", nodes=tuple(moe.lower(block, low, model.dtype)), edges=edges)
-    fmt = block.formats.get("up", model.dtype)
-    edges = {r: _beside(block, low, r, fmt) if block.parallel else low.edges("ffn", r, fmt, block) for r in RESIDUALS}
+    fmt = ffn_input_format(block, model.dtype)
+    beside = isinstance(block, Ffn) and block.parallel
+    edges = {r: _beside(block, low, r, fmt) if beside else low.edges("ffn", r, fmt, block) for r in RESIDUALS}
     return Segment(name="ffn", nodes=tuple(ffn_kind(block).lower(block, low, model.dtype)), edges=edges)
 
 
-def _beside(block: Ffn, low: Lowering, residual: str, fmt: str) -> tuple[Node, ...]:
+def _beside(block: FeedForward, low: Lowering, residual: str, fmt: str) -> tuple[Node, ...]:
     """Return what surrounds a feed-forward beside its mixer: their partial sums are added, then reduced once."""
     return low.way_in("ffn", residual, fmt, block) if block.pre_norm else ()
 

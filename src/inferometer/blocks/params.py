@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from inferometer.blocks import ends, tower
+from inferometer.blocks import ends, layer_inputs, tower
 from inferometer.blocks.kinds import ffn_tensors, mixer_tensors
 from inferometer.blocks.tensors import Tensor, chip_bytes
 from inferometer.specs.feedforward import Moe
@@ -20,7 +20,8 @@ class ParamCount:
     active: int
     """total - routed (1 - k/E): parameters one token touches, embeddings included."""
     active_one_table: int
-    """`active` less the input embedding where the head is its own table: one token reads one row of it."""
+    """`active` less the tables of which a token reads one row: of what it brings to each layer, and the input
+    embedding where the head is its own table."""
     mtp: int
     by_kind: dict[str, int]
     checkpoint_bytes: int
@@ -36,7 +37,7 @@ def layer_blocks(model: ModelSpec, layer: Layer) -> tuple[tuple[Tensor, ...], tu
 def layer_tensors(model: ModelSpec, layer: Layer) -> tuple[Tensor, ...]:
     """Return every tensor of one layer."""
     mixer, ffn = layer_blocks(model, layer)
-    return (*mixer, *ffn)
+    return (*mixer, *ffn, *layer_inputs.of_layer(model))
 
 
 def all_tensors(model: ModelSpec) -> tuple[tuple[Tensor, int], ...]:
@@ -70,11 +71,12 @@ def count_params(model: ModelSpec) -> ParamCount:
     total = sum(by_kind.values())
     active = round(total - routed_idle)
     last = sum(t.params for t in layer_tensors(model, model.layers[-1]))
-    table = model.vocab * model.hidden
+    table = 0 if model.tied else (model.vocab + model.more_rows) * model.hidden
+    table += model.layer_inputs.rows * layer_inputs.features(model) if model.layer_inputs else 0
     return ParamCount(
         total=total,
         active=active,
-        active_one_table=active if model.tied else active - table,
+        active_one_table=active - table,
         mtp=model.mtp_layers * (last + 3 * model.hidden + 2 * model.hidden * model.hidden),
         by_kind=dict(by_kind),
         checkpoint_bytes=round(stored),

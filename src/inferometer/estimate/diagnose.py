@@ -5,6 +5,7 @@ from inferometer.estimate.result import Diagnostic, MemoryLines
 from inferometer.estimate.step import Problem
 from inferometer.specs.deployment import Sizes
 from inferometer.specs.feedforward import Ffn, Moe
+from inferometer.specs.matrix import Matrix
 from inferometer.specs.mixers import Single
 
 REPLICATED = {
@@ -83,7 +84,7 @@ def _moe(moe: Moe, sizes: Sizes) -> list[Diagnostic]:
     return []
 
 
-def _dense(ffn: Ffn, sizes: Sizes) -> list[Diagnostic]:
+def _dense(ffn: Ffn | Matrix, sizes: Sizes) -> list[Diagnostic]:
     if ffn.width % sizes.tp:
         return [Diagnostic(name="width-not-divisible", text=f"TP={sizes.tp} does not divide the FFN width {ffn.width}")]
     return []

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from inferometer.blocks.images import images_of
-from inferometer.blocks.kinds import is_moe
+from inferometer.blocks.kinds import is_moe, sees_images
 from inferometer.cost.backend import CostBackend
 from inferometer.cost.collectives import collective_lines, lower_envelope
 from inferometer.cost.registry import create_backend
@@ -58,7 +58,8 @@ def make_problem(
             raise InferometerError(f"backend {chosen.name} cannot price {kind} on {machine.chip.id}: {support.reason}")
     image = images_of(model, workload)
     if image is not None:
-        workload = msgspec.structs.replace(workload, image_tokens=workload.images * image.tokens)
+        where = "cross_tokens" if sees_images(model) else "image_tokens"
+        workload = msgspec.structs.replace(workload, **{where: workload.images * image.tokens})
     visible, kept = float(machine.chip.memory_bytes), reserve or Reserve()
     return Problem(
         model=model,
@@ -117,6 +118,7 @@ def find_candidates(problem: Problem, fixed: Mapping[str, int] | None = None) ->
         length=problem.max_length,
         room_bytes=problem.room_bytes,
         state_slots=problem.state_slots,
+        cross_tokens=problem.workload.cross_tokens,
     )
     tokens = held.tokens_per_pass(problem.activation_room_bytes)
     passes = problem.microbatches(safe["pp"], np.full(len(tokens), np.inf))

@@ -10,7 +10,7 @@ from inferometer.blocks.kinds import heads as block_heads
 from inferometer.blocks.tensors import Heads
 from inferometer.graph.ops import Column, Mask
 from inferometer.specs.deployment import EngineSpec
-from inferometer.specs.feedforward import Ffn, Moe
+from inferometer.specs.feedforward import FeedForward, Moe
 from inferometer.specs.formats import find_format
 from inferometer.specs.model import ModelSpec
 
@@ -47,7 +47,7 @@ def broken_rules(model: ModelSpec, engine: EngineSpec, sizes: Sizes) -> list[Rul
         for held in block_heads(mixer):
             rules += _mixer_rules(held, engine, sizes)
     for ffn in model.ffns:
-        rules += _ffn_rules(ffn, sizes) if isinstance(ffn, Ffn) else _moe_rules(ffn, engine, sizes)
+        rules += _moe_rules(ffn, engine, sizes) if isinstance(ffn, Moe) else [_width_rule(ffn.width, sizes)]
         if engine.block_aligned:
             rules += _block_rules(ffn, engine, sizes)
     return rules
@@ -86,8 +86,8 @@ def _kv_rules(kv_heads: int, engine: EngineSpec, sizes: Sizes) -> list[Rule]:
     return rules
 
 
-def _ffn_rules(ffn: Ffn, sizes: Sizes) -> list[Rule]:
-    return [Rule("width-not-divisible", ffn.width % sizes["tp"] != 0, f"TP must divide the FFN width {ffn.width}")]
+def _width_rule(width: int, sizes: Sizes) -> Rule:
+    return Rule("width-not-divisible", width % sizes["tp"] != 0, f"TP must divide the FFN width {width}")
 
 
 def _moe_rules(moe: Moe, engine: EngineSpec, sizes: Sizes) -> list[Rule]:
@@ -108,9 +108,9 @@ def _moe_rules(moe: Moe, engine: EngineSpec, sizes: Sizes) -> list[Rule]:
     return rules
 
 
-def _block_rules(ffn: Ffn | Moe, engine: EngineSpec, sizes: Sizes) -> list[Rule]:
+def _block_rules(ffn: FeedForward, engine: EngineSpec, sizes: Sizes) -> list[Rule]:
     """Return the rule that a shard of a block-quantised weight ends on a block (vllm issue 17569)."""
-    role = "tp" if isinstance(ffn, Ffn) else "etp"
+    role = "etp" if isinstance(ffn, Moe) else "tp"
     block = max((find_format(f).block_rows for f in ffn.formats.values()), default=0)
     if block <= 1:
         return []

@@ -171,6 +171,7 @@ class StepModel:
             state_bytes_per_element=bytes_per_element(find_format(problem.model.state_format)),
             images=0 if decode else problem.workload.images,
             image=None if decode else problem.image,
+            cross_tokens=problem.workload.cross_tokens,
         )
 
     def _scheduled(self, graph: Graph, pricer: Pricer, block: Block, micro: Column) -> Step:

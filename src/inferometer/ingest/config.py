@@ -6,11 +6,12 @@ from pathlib import Path
 import msgspec
 
 from inferometer.errors import InferometerError
+from inferometer.ingest.block_lists import unfolded
 from inferometer.ingest.bounds import MAX_HIDDEN, MAX_MTP, MAX_TOKENS, MAX_VOCAB
 from inferometer.ingest.dialect import FROM_CODE_ALONE, Dialect
 from inferometer.ingest.dialects import ALIASES, DIALECTS
 from inferometer.ingest.feedforwards import feed_forwards
-from inferometer.ingest.known_keys import check_model_type, is_irrelevant
+from inferometer.ingest.known_keys import check_model_type, check_not_native, is_irrelevant
 from inferometer.ingest.layer_kinds import layer_count
 from inferometer.ingest.mixers import mixers
 from inferometer.ingest.norms import flag
@@ -23,7 +24,7 @@ from inferometer.specs.feedforward import FeedForward
 from inferometer.specs.formats import DTYPE_ALIASES
 from inferometer.specs.mixers import Beside as SideBySide
 from inferometer.specs.mixers import Mixer
-from inferometer.specs.model import Layer, ModelSpec
+from inferometer.specs.model import Layer, LayerInputs, ModelSpec
 from inferometer.specs.recurrent import LinearAttention, Mamba1, Mamba2
 
 CONFIG_NAME = "config.json"
@@ -72,6 +73,7 @@ def model_from_config(
             raise InferometerError(f"{where}: {what} is {show(value)}; allowed: an object")
     architectures = ConfigReader(values=config, where=where).texts("architectures")
     model_type = check_model_type(config.get("model_type"), architectures, where, (*DIALECTS, *WRAPPERS))
+    check_not_native(config, where)
     wrapper = WRAPPERS.get(model_type)
     inner, family = (config, model_type) if wrapper is None else text_config(config, wrapper, where)
     inside = where if wrapper is None or TEXT not in config else f"{where}: {TEXT}"
@@ -79,7 +81,7 @@ def model_from_config(
     if dialect.without is not None and dialect.without[0] not in inner:
         dialect = DIALECTS[dialect.without[1]]
     reader = ConfigReader(
-        values=_unnested(inner, dialect, inside),
+        values=_flat(inner, dialect, inside),
         where=inside,
         aliases={**ALIASES, **dialect.aliases},
         defaults=dialect.defaults,
@@ -108,6 +110,17 @@ def _wrapped(model: ModelSpec, around: Beside, *, prefix: str) -> ModelSpec:
         unknown_keys=(*around.unknown, *own),
         assumed=(*model.assumed, *around.assumed),
     )
+
+
+def _flat(config: Mapping[str, object], dialect: Dialect, where: str) -> Mapping[str, object]:
+    """Return the config with all it says as fields of its own, under the names that the readers know."""
+    values = _unnested(config, dialect, where)
+    for name, other in dialect.instead.items():
+        if values.get(other) is not None:
+            values = {key: value for key, value in values.items() if key != other} | {name: values[other]}
+        else:
+            values = {key: value for key, value in values.items() if key != other}
+    return values if dialect.blocks is None else unfolded(values, dialect.blocks, where)
 
 
 def _unnested(config: Mapping[str, object], dialect: Dialect, where: str) -> Mapping[str, object]:
@@ -175,6 +188,8 @@ def _assemble(
         norm_bias=flag(reader, norm.bias),
         head_bias=flag(reader, dialect.head_bias),
         state_format=_state_format(reader, stored_mixers),
+        more_rows=dialect.more_rows,
+        layer_inputs=_layer_inputs(reader, dialect, rules),
         mtp_layers=_mtp(reader, dialect),
         source=source,
         unknown_keys=(
@@ -183,6 +198,20 @@ def _assemble(
         ),
         assumed=(*reader.said("config"), *rules.assumed),
     )
+
+
+def _layer_inputs(reader: ConfigReader, dialect: Dialect, rules: QuantRules) -> LayerInputs | None:
+    """Return what a token brings to each layer, None where it brings nothing."""
+    rule = dialect.layer_inputs
+    if rule is None:
+        return None
+    width = reader.integer_or_none(rule.width, low=0, high=MAX_HIDDEN)
+    if not width:
+        reader.skip(rule.rows)
+        return None
+    if rules.rules or rules.default:
+        reader.remark("what a token brings to each layer is taken to be unquantised")
+    return LayerInputs(width=width, rows=reader.integer(rule.rows, high=MAX_VOCAB))
 
 
 def _dtype(reader: ConfigReader) -> str:

@@ -7,7 +7,8 @@ from typing import Literal
 from inferometer.ingest.reader import Default
 from inferometer.specs.block import Block
 from inferometer.specs.feedforward import Ffn, Moe
-from inferometer.specs.mixers import Attention, Mla
+from inferometer.specs.matrix import Matrix
+from inferometer.specs.mixers import Attention, CrossAttention, Mla
 from inferometer.specs.recurrent import LinearAttention, Mamba1, Mamba2, ShortConv
 
 
@@ -130,6 +131,8 @@ MLA_MODULES: Modules = {
     "index_weights": ("self_attn.indexer.weights_proj", "self_attn.indexers_proj"),
     "index_pool": ("self_attn.indexer.index_kpool_compress_gate",),
 }
+CROSS_MODULES: Modules = {name: (f"cross_attn.{name}_proj",) for name in ("q", "k", "v", "o")}
+MATRIX_MODULES: Modules = {"matrix": ("self_attn.linear_attn", "mlp.linear_mlp")}
 FFN_MODULES: Modules = {
     "gate": ("mlp.gate_proj", "mlp.gate_up_proj"),
     "up": ("mlp.up_proj", "mlp.gate_up_proj"),
@@ -239,11 +242,13 @@ SHORT_CONV_MODULES: Modules = {"in": ("conv.in_proj",), "o": ("conv.out_proj",)}
 
 MODULES: Mapping[type[Block], Modules] = {
     Attention: ATTENTION_MODULES,
+    CrossAttention: CROSS_MODULES,
     Mla: MLA_MODULES,
     LinearAttention: LINEAR_MODULES,
     Mamba2: MAMBA2_MODULES,
     Mamba1: MAMBA1_MODULES,
     ShortConv: SHORT_CONV_MODULES,
+    Matrix: MATRIX_MODULES,
     Ffn: FFN_MODULES,
     Moe: MOE_MODULES,
 }
@@ -259,15 +264,15 @@ class Kinds:
 
     mixer: str = ""
     """Kind of mixer; several that run beside each other with `+` between."""
-    ffn: Literal["", "dense", "moe", "none"] = ""
+    ffn: Literal["", "dense", "moe", "matrix", "none"] = ""
 
 
 @dataclass(frozen=True, slots=True)
 class LayerRule:
     """How a family tells kinds of layers apart: by a word a layer, by lists of layers, or by a period."""
 
-    key: str
-    """Field with a list, an entry a layer, or a string, a letter a layer."""
+    key: str = ""
+    """Field with a list, an entry a layer, or a string, a letter a layer; empty: there is none."""
     words: Mapping[str, Kinds] = field(default_factory=dict)
     lists: Mapping[str, Kinds] = field(default_factory=dict)
     """Field with the numbers of layers -> what those are, read where `key` is absent; layers that no list has are
@@ -283,7 +288,7 @@ class LayerRule:
     between: Kinds | None = field(default_factory=Kinds)
     """None: lists leave no layer out."""
     optional: bool = False
-    """Without the list, every layer is what the dialect says of all."""
+    """Without any of these every layer is as other fields say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +318,49 @@ class RecurrentRule:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockRule:
+    """A list with an object a layer, which holds one of its mixer and one of its feed-forward (Puzzle, DeciLM).
+
+    It is read as the words `mixer/ffn` of a LayerRule of the same key, kv heads a layer and a width a layer.
+    """
+
+    key: str
+    mixer: str
+    ffn: str
+    none: str
+    """Flag of a block that is not there."""
+    matrix: str
+    """Flag of a block that is one matrix."""
+    group: str
+    """Query heads to a kv head."""
+    multiple: str
+    """m of the width: 2/3 m H, cut to a whole number, up to the next multiple of `round_to`."""
+    round_to: int
+    never: tuple[str, ...] = ()
+    """Fields that must be null or false."""
+    inert: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GateRule:
+    """The gate on the output of attention, where the config names it."""
+
+    key: str
+    kinds: Mapping[bool | str, Literal["head", "wide"]]
+    """Value of the field -> the gate it means."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputsRule:
+    """What a token brings to each layer beside its embedding."""
+
+    width: str
+    """Field with the features a layer; 0 or null: none."""
+    rows: str
+    """Field with the rows of their table."""
+
+
+@dataclass(frozen=True, slots=True)
 class KvRule:
     """Which layers use the keys and values of a layer before."""
 
@@ -322,6 +370,10 @@ class KvRule:
     """Field with a period: only the first layer of each has its own (Hunyuan's CLA)."""
     last: str | None = None
     """Field with how many of the last layers have none of their own."""
+    k_norm: bool = True
+    """Layers that share still have a norm of k."""
+    doubled: Key | None = None
+    """Flag under which dense feed-forwards of layers that share are twice as wide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,8 +434,16 @@ class Dialect:
     """The same of the feed-forward; empty is dense, or experts where `moe` says so."""
     layers: LayerRule | None = None
     recurrent: RecurrentRule = field(default_factory=RecurrentRule)
-    gate: Literal["none", "head", "wide"] = "none"
-    """Gate on the output of attention."""
+    gate: GateRule | Literal["none", "head", "wide"] = "none"
+    """Gate on the output of attention: what it is, or how the config names it."""
+    blocks: BlockRule | None = None
+    instead: Mapping[str, str] = field(default_factory=dict)
+    """Field -> the field that stands for it unless null: a list for a number, a padded size."""
+    cross_gates: int = 0
+    """Scalars of a layer of cross-attention."""
+    layer_inputs: InputsRule | None = None
+    more_rows: int = 0
+    """Rows of the embedding beyond the vocabulary."""
     qkv_bias: Flag = False
     out_bias: Flag = False
     ffn_bias: Flag = False

@@ -5,10 +5,21 @@ Class defaults and rules are of the configuration and modelling classes in huggi
 checkpoints on the hub.
 """
 
-from typing import Final
+from typing import Final, Literal
 
 from inferometer.ingest import dialect as d
-from inferometer.ingest.dialect import ATTENTION_BIAS, MLP_BIAS, Dialect, Key, MoeRule, NormRule, WindowRule
+from inferometer.ingest.dialect import (
+    ATTENTION_BIAS,
+    MLP_BIAS,
+    NO_BLOCK,
+    Dialect,
+    Key,
+    Kinds,
+    LayerRule,
+    MoeRule,
+    NormRule,
+    WindowRule,
+)
 from inferometer.specs.feedforward import Ffn, Moe
 
 _QWEN_WINDOW = WindowRule(switch=Key("use_sliding_window"), first_layer="max_window_layers", layer_types=True)
@@ -16,6 +27,8 @@ _QWEN_WINDOW = WindowRule(switch=Key("use_sliding_window"), first_layer="max_win
 _MLA_INERT = ("num_key_value_heads", "head_dim", "qk_head_dim")
 
 _LAYER_NORM = NormRule(bias=True)
+
+_FFNS: Final[tuple[Literal["dense", "matrix", "none"], ...]] = ("dense", "matrix", "none")
 
 LLAMA: Final[dict[str, Dialect]] = {
     "llama": Dialect(qkv_bias=ATTENTION_BIAS, out_bias=ATTENTION_BIAS, ffn_bias=MLP_BIAS),
@@ -43,6 +56,47 @@ LLAMA: Final[dict[str, Dialect]] = {
             *("for_llm_compressor", "attn_temperature_tuning", "attn_scale", "floor_scale", "cache_implementation"),
         ),
         modules={Ffn: d.LLAMA4_FFN_MODULES, Moe: d.LLAMA4_MODULES},
+    ),
+    "nemotron-nas": Dialect(
+        qkv_bias=ATTENTION_BIAS,
+        out_bias=ATTENTION_BIAS,
+        ffn_bias=MLP_BIAS,
+        blocks=d.BlockRule(
+            key="block_configs",
+            mixer="attention",
+            ffn="ffn",
+            none="no_op",
+            matrix="replace_with_linear",
+            group="n_heads_in_group",
+            multiple="ffn_mult",
+            round_to=256,
+            never=("sparsify", "num_sink_tokens", "window_length"),
+            inert=("unshifted_sink", "use_prefill_window_in_sink_attention"),
+        ),
+        layers=LayerRule(
+            key="block_configs",
+            words={
+                f"{mixer}/{ffn}": Kinds(mixer=mixer, ffn=ffn)
+                for mixer in ("attention", "matrix", NO_BLOCK)
+                for ffn in _FFNS
+            },
+        ),
+        only={"parallel_blocks": None},
+    ),
+    "deci": Dialect(
+        qkv_bias=ATTENTION_BIAS,
+        out_bias=ATTENTION_BIAS,
+        instead={"num_key_value_heads": "num_key_value_heads_per_layer"},
+        from_code_alone=True,
+        inert=("naive_attention_prefill", "naive_attention_decode_batched", "naive_attention_decode_single"),
+    ),
+    "arcee": Dialect(qkv_bias=ATTENTION_BIAS, out_bias=ATTENTION_BIAS, ffn_bias=MLP_BIAS, gated=False),
+    "mllama_text_model": Dialect(
+        layers=LayerRule(lists={"cross_attention_layers": Kinds(mixer="cross")}),
+        cross_gates=2,
+        more_rows=8,
+        only={"tie_word_embeddings": False},
+        says=("without image tokens the layers of cross-attention are skipped: their weights are held and not read",),
     ),
     "mistral": Dialect(window=WindowRule(), defaults={"num_key_value_heads": 8, "sliding_window": 4096}),
     "ministral3": Dialect(window=WindowRule(), defaults={"num_key_value_heads": 8, "head_dim": 128}),

@@ -8,7 +8,20 @@ checkpoints on the hub.
 from typing import Final
 
 from inferometer.ingest import dialect as d
-from inferometer.ingest.dialect import ATTENTION_BIAS, MLP_BIAS, Dialect, Key, KvRule, MoeRule, NormRule, WindowRule
+from inferometer.ingest.dialect import (
+    ATTENTION_BIAS,
+    MLP_BIAS,
+    Dialect,
+    GateRule,
+    InputsRule,
+    Key,
+    Kinds,
+    KvRule,
+    LayerRule,
+    MoeRule,
+    NormRule,
+    WindowRule,
+)
 from inferometer.specs.feedforward import Moe
 
 _POST_NORM = NormRule(pre=False, post=True)
@@ -62,6 +75,8 @@ GEMMA: Final[dict[str, Dialect]] = {
         ),
         tied=True,
         aliases={"num_experts_per_tok": ("top_k_experts",)},
+        kv_shared=KvRule(last="num_kv_shared_layers", k_norm=False, doubled=Key("use_double_wide_mlp")),
+        layer_inputs=InputsRule(width="hidden_size_per_layer_input", rows="vocab_size_per_layer_input"),
         defaults={
             "num_key_value_heads": 4,
             "head_dim": 256,
@@ -69,14 +84,29 @@ GEMMA: Final[dict[str, Dialect]] = {
             "sliding_window": 512,
             "vocab_size": 262144,
             "hidden_size_per_layer_input": 256,
+            "vocab_size_per_layer_input": 262144,
         },
-        only={"hidden_size_per_layer_input": 0, "num_kv_shared_layers": 0, "use_double_wide_mlp": False},
-        inert=("vocab_size_per_layer_input", "use_bidirectional_attention"),
+        inert=("use_bidirectional_attention",),
         modules={Moe: d.GEMMA4_MODULES},
     ),
 }
 
 OLMO: Final[dict[str, Dialect]] = {
+    "molmo": Dialect(
+        qkv_bias=Key("qkv_bias"),
+        width_divisor=2,
+        instead={"vocab_size": "embedding_size"},
+        more_rows=128,
+        only={
+            "attention_layer_norm": False,
+            "norm_after": False,
+            "layer_norm_type": "rms",
+            "clip_qkv": None,
+            "weight_tying": False,
+        },
+        inert=("use_position_ids",),
+        says=("molmo is counted without its image tower and projector, of which the config says nothing",),
+    ),
     "olmo": Dialect(norm=NormRule(weight=False), qkv_bias=ATTENTION_BIAS, out_bias=ATTENTION_BIAS, inert=("clip_qkv",)),
     "olmo2": Dialect(
         norm=_POST_NORM, qkv_bias=ATTENTION_BIAS, out_bias=ATTENTION_BIAS, qk_norm=True, qk_norm_over="all"
@@ -267,6 +297,29 @@ MOES: Final[dict[str, Dialect]] = {
             "moe_layer_end_index": -1,
             "moe_layer_interval": 1,
         },
+    ),
+    "laguna": Dialect(
+        qkv_bias=ATTENTION_BIAS,
+        out_bias=ATTENTION_BIAS,
+        qk_norm=True,
+        instead={"num_attention_heads": "num_attention_heads_per_layer"},
+        gate=GateRule(key="gating", kinds={True: "head", "per-head": "head", "per-element": "wide"}),
+        window=WindowRule(layer_types=True, every=1),
+        layers=LayerRule(
+            key="mlp_layer_types", words={"dense": Kinds(ffn="dense"), "sparse": Kinds(ffn="moe")}, optional=True
+        ),
+        moe=MoeRule(
+            layers="after_dense",
+            width="moe_intermediate_size",
+            shared_width="shared_expert_intermediate_size",
+            router_bias=True,
+        ),
+        defaults={"head_dim": 128, "sliding_window": 512, "gating": True, "first_k_dense_replace": 1},
+        only={"moe_apply_router_weight_on_input": False},
+        inert=(
+            *("moe_routed_scaling_factor", "moe_router_logit_softcapping", "mlp_only_layers", "decoder_sparse_step"),
+            *("swa_rope_parameters", "num_key_value_heads_per_layer"),
+        ),
     ),
     "minimax_m2": Dialect(
         qk_norm=Key("use_qk_norm", default=True),

@@ -6,10 +6,12 @@ from typing import Any
 from inferometer.ingest.bounds import MAX_WIDTH
 from inferometer.ingest.dialect import Dialect, Key, NormRule, WidthRule
 from inferometer.ingest.experts import moe_blocks, moe_layers, per_layer
+from inferometer.ingest.kv_sharing import doubled
 from inferometer.ingest.layer_kinds import NO_BLOCK, layer_kinds
 from inferometer.ingest.norms import flag, norms
 from inferometer.ingest.reader import ConfigReader
 from inferometer.specs.feedforward import FeedForward, Ffn
+from inferometer.specs.matrix import Matrix
 
 
 def feed_forwards(reader: ConfigReader, dialect: Dialect, *, hidden: int, layers: int) -> list[FeedForward | None]:
@@ -29,8 +31,11 @@ def feed_forwards(reader: ConfigReader, dialect: Dialect, *, hidden: int, layers
     if any(held and not own for held, own in zip(follows, sparse, strict=True)):
         dense = list(_dense(reader, dialect, around, hidden=hidden, layers=layers))
     else:
-        reader.skip(dialect.dense_width, *((dialect.ffn_bias.name,) if isinstance(dialect.ffn_bias, Key) else ()))
+        of_dense = (dialect.ffn_bias, dialect.kv_shared and dialect.kv_shared.doubled)
+        reader.skip(dialect.dense_width, *(fact.name for fact in of_dense if isinstance(fact, Key)))
     made = [block if block is not None else dense[layer] for layer, block in enumerate(experts)]
+    matrix = Matrix(width=hidden, **around)
+    made = [matrix if kind.ffn == "matrix" else block for kind, block in zip(kinds, made, strict=True)]
     return [block if held else None for block, held in zip(made, follows, strict=True)]
 
 
@@ -48,7 +53,9 @@ def _dense(
         "pre_norm": rule.pre and (not parallel or _second_norm(reader, rule)),
         "sub_norm": rule.sub,
     }
-    widths = _dense_widths(reader, dialect, hidden=hidden, layers=layers)
+    twice = doubled(reader, dialect, layers)
+    stated = _dense_widths(reader, dialect, hidden=hidden, layers=layers)
+    widths = [width * (2 if double else 1) for width, double in zip(stated, twice, strict=True)]
     made = {width: Ffn(width=width, **fields) for width in set(widths)}
     return [made[width] for width in widths]
 

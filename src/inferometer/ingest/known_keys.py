@@ -1,5 +1,7 @@
 """Config keys that say nothing about shapes, and model types that are refused by name."""
 
+from collections.abc import Mapping
+
 from inferometer.errors import InferometerError, unknown_name
 from inferometer.ingest.read_json import show
 
@@ -49,6 +51,12 @@ _NOT_DECODER_ONLY = {
 REFUSED = {name: what for what, names in _NOT_DECODER_ONLY.items() for name in names.split()}
 """`model_type` -> what it is instead of a decoder-only language model."""
 
+_NOT_MODELLED = {
+    "gemma3n": "AltUp streams and LAuReL branches",
+    "gemma3n_text": "AltUp streams and LAuReL branches",
+}
+"""`model_type` -> what its layers have that no block kind stands for yet."""
+
 _OTHER_HEADS = (
     "ForSequenceClassification",
     "ForTokenClassification",
@@ -67,6 +75,12 @@ def is_irrelevant(key: str) -> bool:
     return key in IRRELEVANT or key.startswith(_PREFIXES) or key.endswith(_SUFFIXES)
 
 
+def check_not_native(config: Mapping[str, object], where: str) -> None:
+    """Refuse a checkpoint's native parameters, which name sizes as the training code does."""
+    if "hidden_size" not in config and {"dim", "n_layers"} <= set(config):
+        raise InferometerError(f"{where}: native parameters (dim, n_layers), not a Hugging Face config.json")
+
+
 def check_model_type(
     model_type: object, architectures: tuple[str, ...], where: str, understood: tuple[str, ...]
 ) -> str:
@@ -80,6 +94,8 @@ def check_model_type(
     what = REFUSED.get(model_type, "a reward model" if model_type.endswith("_reward_model") else None)
     if what is not None:
         raise InferometerError(f"{where}: model_type {model_type!r} is {what}, not a decoder-only language model")
+    if model_type in _NOT_MODELLED:
+        raise InferometerError(f"{where}: {_NOT_MODELLED[model_type]} of model_type {model_type!r} are not modelled")
     if model_type not in understood:
         raise unknown_name("model_type", model_type[:80], understood)
     for name in architectures:

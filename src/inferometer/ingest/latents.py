@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from inferometer.ingest.bounds import MAX_HEADS, MAX_HIDDEN, MAX_LAYERS
 from inferometer.ingest.dialect import Dialect, LatentRule
+from inferometer.ingest.gates import gate
 from inferometer.ingest.indexers import indexers
 from inferometer.ingest.norms import flag, norms
 from inferometer.ingest.reader import ConfigReader
@@ -56,7 +57,7 @@ def _latent(reader: ConfigReader, dialect: Dialect, kind: _Kind) -> Mla:
         v_dim=size("v_head_dim"),
         bias=reader.flag("attention_bias", default=False),
         window=kind.window,
-        gate=dialect.gate,
+        gate=gate(reader, dialect),
         sinks=flag(reader, dialect.sinks),
         head_scales=rule.head_scales,
         rope_norm=rule.rope_norm,

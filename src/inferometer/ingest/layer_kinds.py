@@ -30,13 +30,15 @@ def layer_kinds(reader: ConfigReader, dialect: Dialect, layers: int) -> list[Kin
     if rule is None:
         return [Kinds(ffn=dialect.ffn)] * layers
     reader.skip(*rule.lists, *(name for name in (rule.period, rule.offset) if name))
-    stated = reader.has(rule.key) and reader.find(rule.key)[1] is not None
-    if not stated and any(reader.has(name) for name in rule.lists):
-        return _listed(reader, rule, layers)
-    if not stated and rule.period is not None:
-        return _periodic(reader, rule, rule.period, layers)
-    if not stated and rule.optional:
-        return [Kinds(ffn=dialect.ffn)] * layers
+    if not _stated(reader, rule.key):
+        if any(_stated(reader, name) for name in rule.lists):
+            return _listed(reader, rule, layers)
+        if rule.period is not None:
+            return _periodic(reader, rule, rule.period, layers)
+        if rule.optional:
+            return [Kinds(ffn=dialect.ffn)] * layers
+        if not rule.key:
+            raise reader.error(next(iter(rule.lists)), "is missing or null")
     key, words = _words(reader, rule.key)
     if len(words) != layers:
         raise reader.wrong(key, f"{len(words)} layers", f"num_hidden_layers = {layers}")
@@ -44,6 +46,18 @@ def layer_kinds(reader: ConfigReader, dialect: Dialect, layers: int) -> list[Kin
         if word not in rule.words:
             raise reader.wrong(key, word, ", ".join(rule.words))
     return [rule.words[word] for word in words]
+
+
+def _layers(reader: ConfigReader, name: str, layers: int) -> frozenset[int]:
+    """Return a list of layers, counted from zero."""
+    listed = reader.integers(name, low=0, high=layers - 1)
+    if listed is None:
+        raise reader.error(name, "is missing or null")
+    return frozenset(listed)
+
+
+def _stated(reader: ConfigReader, name: str) -> bool:
+    return reader.has(name) and reader.find(name)[1] is not None
 
 
 def _words(reader: ConfigReader, name: str) -> tuple[str, tuple[str, ...]]:

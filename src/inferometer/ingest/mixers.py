@@ -4,22 +4,26 @@ Letters: H hidden, N query heads, K kv heads.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from inferometer.ingest import recurrent
-from inferometer.ingest.bounds import MAX_HEADS, MAX_LAYERS
+from inferometer.ingest.bounds import MAX_HEADS
 from inferometer.ingest.compressed import compressed
 from inferometer.ingest.dialect import Dialect
+from inferometer.ingest.experts import per_layer
+from inferometer.ingest.gates import Gate, gate
 from inferometer.ingest.indexers import indexers
+from inferometer.ingest.kv_sharing import kv_shared
 from inferometer.ingest.latents import latents
 from inferometer.ingest.layer_kinds import NO_BLOCK, layer_kinds
 from inferometer.ingest.norms import flag, norms
 from inferometer.ingest.reader import ConfigReader
 from inferometer.ingest.windows import limits, skip_variants
 from inferometer.specs.indexer import Indexer
-from inferometer.specs.mixers import Attention, Beside, Mixer, Single
+from inferometer.specs.matrix import Matrix
+from inferometer.specs.mixers import Attention, Beside, CrossAttention, Mixer, Single
 
 
 def mixers(reader: ConfigReader, dialect: Dialect, *, hidden: int, layers: int) -> list[Mixer | None]:
@@ -46,37 +50,53 @@ def _beside(parts: tuple[Single, ...]) -> Beside:
     return Beside(parts=bare, **norm)
 
 
-def _attentions(reader: ConfigReader, dialect: Dialect, hidden: int, layers: int) -> list[Single]:
-    """Return softmax attention for every layer, with its window and whether its K and V are a layer's before."""
+class _Layer(NamedTuple):
+    """What tells the attention of one layer from another's."""
+
+    limit: int | None
+    """Its window or chunk."""
+    shared: bool
+    heads: int
+    kv_heads: int
+    indexer: Indexer | None
+
+
+def _attentions(reader: ConfigReader, dialect: Dialect, hidden: int, layers: int) -> list[Attention]:
+    """Return softmax attention for every layer, with its window, its heads, and whether its K and V are its own."""
     around = norms(reader, dialect)
     windows = limits(reader, dialect.window, layers)
-    limit = "chunk" if dialect.window and dialect.window.chunk else "window"
-    made: dict[tuple[int | None, bool, Indexer | None], Single] = {}
-    kinds = list(zip(windows, _kv_shared(reader, dialect, layers), indexers(reader, dialect, windows), strict=True))
+    shared = kv_shared(reader, dialect, layers)
+    heads, kv_heads = _heads(reader, dialect, windows)
+    chosen = indexers(reader, dialect, windows)
+    kinds = [_Layer(*kind) for kind in zip(windows, shared, heads, kv_heads, chosen, strict=True)]
+    gated = gate(reader, dialect)
+    made: dict[_Layer, Attention] = {}
     for kind in dict.fromkeys(kinds):
-        block = _attention(reader, dialect, hidden=hidden, windowed=kind[0] is not None, around=around)
-        made[kind] = msgspec.structs.replace(block, kv_shared=kind[1], indexer=kind[2], **{limit: kind[0]})
+        made[kind] = _attention(reader, dialect, kind, hidden=hidden, gated=gated, around=around)
     skip_variants(reader, dialect)
     return [made[kind] for kind in kinds]
 
 
 def _attention(
-    reader: ConfigReader, dialect: Dialect, *, hidden: int, windowed: bool, around: Mapping[str, Any]
+    reader: ConfigReader,
+    dialect: Dialect,
+    kind: _Layer,
+    *,
+    hidden: int,
+    gated: Gate,
+    around: Mapping[str, Any],
 ) -> Attention:
+    windowed = kind.limit is not None
     names = dialect.windowed if windowed else dialect.unwindowed
-    v_from_k = not windowed and flag(reader, dialect.v_from_k)
-    if dialect.v_from_k and not v_from_k:  # without it, full layers have the kv heads of the others
-        names = {key: name for key, name in names.items() if key != "num_key_value_heads"}
-    heads = reader.integer(names.get("num_attention_heads", "num_attention_heads"), high=MAX_HEADS)
-    kv_heads = _kv_heads(reader, dialect, names, heads)
     head_dim = _stated(reader, names, "head_dim")
     if head_dim is None:
-        if hidden % heads:
-            raise reader.wrong("num_attention_heads", heads, f"a divisor of hidden_size = {hidden}, or a head_dim")
-        head_dim = hidden // heads
+        if hidden % kind.heads:
+            raise reader.wrong("num_attention_heads", kind.heads, f"a divisor of hidden_size = {hidden}, or a head_dim")
+        head_dim = hidden // kind.heads
+    chunked = dialect.window is not None and dialect.window.chunk
     return Attention(
-        heads=heads,
-        kv_heads=kv_heads,
+        heads=kind.heads,
+        kv_heads=kind.kv_heads,
         head_dim=head_dim,
         v_dim=_stated(reader, names, "v_head_dim"),
         qkv_bias=flag(reader, dialect.qkv_bias),
@@ -84,12 +104,37 @@ def _attention(
         qk_norm=flag(reader, dialect.qk_norm),
         qk_norm_over=dialect.qk_norm_over,
         qk_norm_bias=dialect.qk_norm_bias,
+        k_norm=not kind.shared or dialect.kv_shared is None or dialect.kv_shared.k_norm,
+        window=None if chunked else kind.limit,
+        chunk=kind.limit if chunked else None,
         sinks=(windowed or not dialect.windowed) and flag(reader, dialect.sinks),
-        v_from_k=v_from_k,
-        gate=dialect.gate,
+        v_from_k=not windowed and flag(reader, dialect.v_from_k),
+        kv_shared=kind.shared,
+        gate=gated,
+        indexer=kind.indexer,
         sub_norm=dialect.norm.sub,
         **around,
     )
+
+
+def _heads(reader: ConfigReader, dialect: Dialect, windows: list[int | None]) -> tuple[list[int], list[int]]:
+    """Return N and K of every layer; each may be one number or one a layer."""
+    layers = len(windows)
+    found: dict[tuple[bool, bool], tuple[int, ...]] = {}
+    for windowed in dict.fromkeys(window is not None for window in windows):
+        names = dialect.windowed if windowed else dialect.unwindowed
+        if not windowed and dialect.v_from_k and not flag(reader, dialect.v_from_k):
+            # without it, full layers have the kv heads of the others
+            names = {key: name for key, name in names.items() if key != "num_key_value_heads"}
+        name = names.get("num_attention_heads", "num_attention_heads")
+        query = per_layer(reader, name, layers, high=MAX_HEADS)
+        found[windowed, True] = query
+        found[windowed, False] = _kv_heads(reader, dialect, names, query)
+    pairs = [
+        (found[window is not None, True][layer], found[window is not None, False][layer])
+        for layer, window in enumerate(windows)
+    ]
+    return [heads for heads, _ in pairs], [kv_heads for _, kv_heads in pairs]
 
 
 def _stated(reader: ConfigReader, names: Mapping[str, str], name: str) -> int | None:
@@ -103,43 +148,59 @@ def _stated(reader: ConfigReader, names: Mapping[str, str], name: str) -> int | 
     return None
 
 
-def _kv_heads(reader: ConfigReader, dialect: Dialect, names: Mapping[str, str], heads: int) -> int:
-    """Return the kv heads: one under multi-query attention, as many as query heads where none are stated."""
-    name = "num_key_value_heads"
+def _kv_heads(
+    reader: ConfigReader, dialect: Dialect, names: Mapping[str, str], heads: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Return K of every layer: one under multi-query attention, as many as query heads where none are stated."""
+    name, layers = "num_key_value_heads", len(heads)
     unless = dialect.multi_query_unless
     if dialect.multi_query and flag(reader, dialect.multi_query) and not (unless and flag(reader, unless)):
         reader.skip(name)
-        return 1
-    kv_heads = _stated(reader, names, name)
-    if kv_heads is None:
-        if not reader.has(name):
-            reader.remark(f"{name} is absent: one KV head a query head ({heads})")
-        kv_heads = heads
-    if heads % kv_heads:
-        raise reader.wrong(name, kv_heads, f"a divisor of num_attention_heads = {heads}")
+        return (1,) * layers
+    if not reader.has(name) and name not in reader.defaults and name not in names:
+        reader.remark(f"{name} is absent: one KV head a query head ({heads[0]})")
+    given = next((key for key in (names.get(name), name) if key and _has(reader, key)), None)
+    kv_heads = heads if given is None else per_layer(reader, given, layers, high=MAX_HEADS)
+    for query, kv in zip(heads, kv_heads, strict=True):
+        if query % kv:
+            raise reader.wrong(given or name, kv, f"a divisor of num_attention_heads = {query}")
     return kv_heads
 
 
-def _kv_shared(reader: ConfigReader, dialect: Dialect, layers: int) -> list[bool]:
-    """Return for each layer whether its keys and values are those of a layer before."""
-    rule = dialect.kv_shared
-    if rule is None or (rule.switch is not None and not flag(reader, rule.switch)):
-        if rule is not None:
-            reader.skip(rule.factor or "", rule.last or "")
-        return [False] * layers
-    factor = reader.integer(rule.factor, high=MAX_LAYERS) if rule.factor else 1
-    last = (reader.integer_or_none(rule.last, low=0, high=MAX_LAYERS) or 0) if rule.last else 0
-    if last >= layers:
-        raise reader.wrong(rule.last or "", last, f"less than num_hidden_layers = {layers}")
-    return [layer % factor > 0 or layer >= layers - last for layer in range(layers)]
+def _has(reader: ConfigReader, name: str) -> bool:
+    """Return whether a field is given, or has a class default, that is not null."""
+    return (reader.has(name) or name in reader.defaults) and reader.find(name)[1] is not None
+
+
+def _crosses(reader: ConfigReader, dialect: Dialect, hidden: int, layers: int) -> list[Single]:
+    """Return cross-attention for every layer, of the heads that the others have."""
+    return [
+        CrossAttention(
+            heads=block.heads,
+            kv_heads=block.kv_heads,
+            head_dim=block.head_dim,
+            qk_norm=True,
+            gates=dialect.cross_gates,
+            **norms(reader, dialect),
+        )
+        for block in _attentions(reader, dialect, hidden, layers)
+    ]
+
+
+def _matrices(reader: ConfigReader, dialect: Dialect, hidden: int, layers: int) -> list[Single]:
+    """Return one matrix for every layer, with the bias that attention's output has."""
+    block = Matrix(width=hidden, bias=flag(reader, dialect.out_bias), **norms(reader, dialect))
+    return [block] * layers
 
 
 Reader = Callable[[ConfigReader, Dialect, int, int], Sequence[Single]]
 
 READERS: Mapping[str, Reader] = {
     "attention": _attentions,
+    "cross": _crosses,
     "mla": latents,
     "compressed": compressed,
+    "matrix": _matrices,
     **recurrent.READERS,
 }
 """Kind of mixer -> what reads one for every layer, of (reader, dialect, H, layers)."""

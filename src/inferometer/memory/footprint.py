@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inferometer.blocks import ends, tower
+from inferometer.blocks import ends, layer_inputs, tower
 from inferometer.blocks.cache import Cache
 from inferometer.blocks.kinds import caches, mixer_shards
 from inferometer.blocks.model import layer_kinds
@@ -87,11 +87,14 @@ class Footprint(NamedTuple):
 
 
 def kv_bytes_per_token(model: ModelSpec, *, windows: bool = True) -> float:
-    """Return the KV bytes of one token over all layers, unsharded, as if windows had no end; or without windows."""
+    """Return the KV bytes of one token of text over all layers, unsharded.
+
+    As if windows had no end; or without windows.
+    """
     total = 0.0
     for layer in model.layers:
         for cache in _caches(model, layer):
-            grows = not cache.fixed and (windows or cache.most is None)
+            grows = not (cache.fixed or cache.images) and (windows or cache.most is None)
             total += cache.entry_bytes(cache_format(cache, model)) / cache.tokens if grows else 0.0
     return total
 
@@ -122,12 +125,14 @@ def footprint(
     length: int,
     room_bytes: float,
     state_slots: int = 1,
+    cross_tokens: int = 0,
 ) -> Footprint:
     """Return weights, KV and state a chip, by stage kind.
 
     `sizes` are columns of shape (m,), `multiplicities` (C, segments, m) in the order of `lower_model`, `length` the
-    tokens a sequence reaches, `state_slots` the copies of its states that it holds. Towers are on the first stage. A
-    tied head on its own stage is a second copy of the table.
+    tokens a sequence reaches, `cross_tokens` those of images that cross-attention keeps beside them, `state_slots` the
+    copies of its states that it holds. Towers are on the first stage. A tied head on its own stage is a second copy of
+    the table.
     """
     held = np.zeros_like(multiplicities[:, 0])
     kv, state = np.zeros_like(held), np.zeros_like(held)
@@ -139,7 +144,7 @@ def footprint(
             if cache.fixed:
                 state = state + times * (state_slots * entry)
             else:
-                kv = kv + times * (entry * cache.entries(float(length)))
+                kv = kv + times * (entry * cache.entries(float(length), cross_tokens))
     shards = _layer_shards(model, Layer(), sizes)
     table, *beside = ends.first(model)
     first, last = multiplicities[:, -3], multiplicities[:, -2]
@@ -155,7 +160,7 @@ def activation_bytes_per_token(model: ModelSpec, sizes: Mapping[str, Column]) ->
     """Return the bytes a chip needs at the widest block, for each token of a DPA rank in the pass, (m,).
 
     bf16: residual stream and normed copy (2 H), and the outputs of all projections of one block at once; routed
-    experts count k DPA / EP copies of a token.
+    experts count k DPA / EP copies of a token. What a token brings to each layer is kept through the pass.
     """
     widest = np.zeros_like(sizes["tp"])
     for kind in layer_kinds(model):
@@ -168,7 +173,7 @@ def activation_bytes_per_token(model: ModelSpec, sizes: Mapping[str, Column]) ->
                 if tensor.cols > 1:
                     width = width + local_rows(tensor, own) * (copies if tensor.kind == "experts" else 1.0)
             widest = np.maximum(widest, width)
-    return ACTIVATION_BYTES * (2 * model.hidden + widest)
+    return ACTIVATION_BYTES * (2 * model.hidden + layer_inputs.features(model) + widest)
 
 
 def _layer_shards(model: ModelSpec, layer: Layer, sizes: Mapping[str, Column]) -> Shards:

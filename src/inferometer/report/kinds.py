@@ -6,7 +6,8 @@ from typing import Any
 from inferometer.blocks.model import layer_kinds
 from inferometer.specs.feedforward import FeedForward, Moe
 from inferometer.specs.indexer import Indexer
-from inferometer.specs.mixers import Attention, Beside, Compressed, Mixer, Mla
+from inferometer.specs.matrix import Matrix
+from inferometer.specs.mixers import Attention, Beside, Compressed, CrossAttention, Mixer, Mla
 from inferometer.specs.model import ModelSpec
 from inferometer.specs.recurrent import LinearAttention, Mamba1, Mamba2, ShortConv
 
@@ -38,6 +39,10 @@ def _compressed(mixer: Compressed) -> str:
     return f"CSA /{mixer.ratio}{_sparse(mixer.indexer)}" if mixer.indexer else f"HCA /{mixer.ratio}"
 
 
+def _cross(mixer: CrossAttention) -> str:
+    return f"cross {mixer.heads}/{mixer.kv_heads}"
+
+
 DECAYS = {"fixed": "lightning", "head": "GDN", "channel": "KDA"}
 """Decay of linear attention -> what it is called by."""
 
@@ -60,18 +65,25 @@ def _short_conv(mixer: ShortConv) -> str:
     return f"conv {mixer.conv}"
 
 
+def _matrix(block: Matrix) -> str:
+    del block
+    return "matrix"
+
+
 def _beside(mixer: Beside) -> str:
     return " + ".join(mixer_text(part) for part in mixer.parts)
 
 
 MIXERS: Mapping[type, Callable[[Any], str]] = {
     Attention: _grouped,
+    CrossAttention: _cross,
     Mla: _latent,
     Compressed: _compressed,
     LinearAttention: _linear,
     Mamba2: _mamba2,
     Mamba1: _mamba1,
     ShortConv: _short_conv,
+    Matrix: _matrix,
     Beside: _beside,
 }
 
@@ -88,7 +100,9 @@ def attention_text(model: ModelSpec) -> str:
 
 def _ffn(ffn: FeedForward) -> str:
     shared = "+s" if isinstance(ffn, Moe) and ffn.shared_width else ""
-    return f"{ffn.top_k}{shared} of {ffn.experts}" if isinstance(ffn, Moe) else "dense"
+    if isinstance(ffn, Moe):
+        return f"{ffn.top_k}{shared} of {ffn.experts}"
+    return "matrix" if isinstance(ffn, Matrix) else "dense"
 
 
 def ffn_text(model: ModelSpec) -> str:
@@ -105,5 +119,6 @@ def segment_text(model: ModelSpec, segment: str) -> str:
     layer = layer_kinds(model)[int(index)]
     parts = [] if layer.mixer is None else [mixer_text(model.mixers[layer.mixer])]
     if layer.ffn is not None:
-        parts.append("MoE" if isinstance(model.ffns[layer.ffn], Moe) else "dense")
+        ffn = model.ffns[layer.ffn]
+        parts.append("MoE" if isinstance(ffn, Moe) else _ffn(ffn))
     return f"{segment} ({', '.join(parts) or 'nothing'})"

@@ -72,6 +72,8 @@ class Workload(Spec, frozen=True, kw_only=True):
     image_height: int = 1024
     image_tokens: int = 0
     """Tokens of all images of a request; whoever knows the model fills it in."""
+    cross_tokens: int = 0
+    """Tokens of all images of a request that cross-attention sees, none of them in the prompt."""
 
     @property
     def prompt_tokens(self) -> int:

@@ -4,6 +4,7 @@ Letters: H hidden, F ffn width, E experts, k experts a token.
 """
 
 from inferometer.specs.block import Block
+from inferometer.specs.matrix import Matrix
 
 
 class Ffn(Block, tag="ffn", frozen=True, kw_only=True):
@@ -60,4 +61,4 @@ class Moe(Block, tag="moe", frozen=True, kw_only=True):
         return ("router", *gate, "up", "down", *shared, *(("shared_gate",) if self.shared_gate else ()))
 
 
-FeedForward = Ffn | Moe
+FeedForward = Ffn | Moe | Matrix

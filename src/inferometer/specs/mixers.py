@@ -7,6 +7,7 @@ from typing import Literal
 
 from inferometer.specs.block import Block
 from inferometer.specs.indexer import Indexer
+from inferometer.specs.matrix import Matrix
 from inferometer.specs.recurrent import LinearAttention, Mamba1, Mamba2, ShortConv
 
 
@@ -37,6 +38,8 @@ class Attention(Block, tag="attention", frozen=True, kw_only=True):
     """v is k before its norm and rotation: no v projection, but both are cached, for they differ (Gemma 4)."""
     kv_shared: bool = False
     """k and v are those of a layer before: no k and v projections and no cache of its own."""
+    k_norm: bool = True
+    """k has a norm where q has one; a layer whose k is another's may lack it (Gemma 4)."""
     gate: Literal["none", "head", "wide"] = "none"
     """A sigmoid gate on the output: none, one a head, one an element."""
     sub_norm: bool = False
@@ -53,6 +56,25 @@ class Attention(Block, tag="attention", frozen=True, kw_only=True):
         own = () if self.kv_shared else ("k",) if self.v_from_k else ("k", "v")
         index = self.indexer.matrices() if self.indexer else ()
         return ("q", *own, *(("gate",) if self.gate != "none" else ()), "o", *index)
+
+
+class CrossAttention(Block, tag="cross", frozen=True, kw_only=True):
+    """Softmax attention over a sequence's images (Llama 3.2 Vision). Tensors `q k v o`.
+
+    K and V are made of the images once and kept. A layer without images is skipped, its feed-forward too.
+    """
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    qk_norm: bool = False
+    """A norm of every head of q and k."""
+    gates: int = 0
+    """Scalars that scale what its layer adds to the residual stream."""
+
+    def matrices(self) -> tuple[str, ...]:
+        """Return the names of its matrices."""
+        return ("q", "k", "v", "o")
 
 
 class Mla(Block, tag="mla", frozen=True, kw_only=True):
@@ -160,7 +182,7 @@ def _check_limits(window: int | None, chunk: int | None, indexer: Indexer | None
 Indexed = Attention | Mla | Compressed
 """Mixers that may have an indexer."""
 
-Single = Attention | Mla | Compressed | LinearAttention | Mamba1 | Mamba2 | ShortConv
+Single = Attention | CrossAttention | Mla | Compressed | LinearAttention | Mamba1 | Mamba2 | ShortConv | Matrix
 """A mixer alone."""
 
 

@@ -13,6 +13,17 @@ class Layer(Spec, frozen=True, kw_only=True):
     ffn: int | None = None
 
 
+class LayerInputs(Spec, frozen=True, kw_only=True):
+    """What a token brings to each layer beside its embedding (Gemma 4, E2B and E4B; L layers, w wide).
+
+    A table [rows, L w] and a projection [L w, H] of the embedding give w features a layer. After its feed-forward each
+    layer multiplies them by a gate [w, H] of the stream and adds the projection [H, w] of that, normed, to the stream.
+    """
+
+    width: int
+    rows: int
+
+
 class ModelSpec(Spec, frozen=True, kw_only=True):
     """A decoder-only language model. Shapes are of the checkpoint, unsharded."""
 
@@ -45,6 +56,9 @@ class ModelSpec(Spec, frozen=True, kw_only=True):
     norm_bias: bool = False
     """The norms at the ends are LayerNorms with a bias."""
     head_bias: bool = False
+    more_rows: int = 0
+    """Rows of the embedding beyond the vocabulary, which the head lacks (Llama 3.2 Vision, Molmo)."""
+    layer_inputs: LayerInputs | None = None
     towers: tuple[Tower, ...] = ()
     mtp_layers: int = 0
     """Multi-token-prediction layers, listed apart from the total."""

@@ -60,8 +60,8 @@ def moonvit(reader: ConfigReader, out: int) -> p.Encoder:
 def gemma4_vision(reader: ConfigReader, out: int) -> p.Encoder:
     """Return Gemma 4's tower: gated layers with four RMS norms and norms of q and k, positions by row and by column.
 
-    Patches are averaged, and a matrix [O, H] leads to the language model. Mean and scale of `standardize` are no
-    parameters (published counts leave them out).
+    Patches are averaged, and a matrix [O, H] leads to the language model. Mean and scale of `standardize` and the
+    bounds of clipped inputs are no parameters (published counts leave them out).
     """
     hidden = p.sized(reader, "hidden_size")
     heads, head = p.sized(reader, "num_attention_heads"), p.sized(reader, "head_dim")
@@ -69,10 +69,9 @@ def gemma4_vision(reader: ConfigReader, out: int) -> p.Encoder:
     for name, allowed in (("num_key_value_heads", heads), ("global_head_dim", head)):
         if p.sized(reader, name) != allowed:
             raise reader.wrong(name, reader.find(name)[1], str(allowed))
-    for name in ("attention_bias", "use_clipped_linears"):
-        if reader.flag(name, default=False):
-            raise reader.wrong(name, value=True, allowed="false")
-    reader.skip("max_position_embeddings", "rope_parameters", "standardize")
+    if reader.flag("attention_bias", default=False):
+        raise reader.wrong("attention_bias", value=True, allowed="false")
+    reader.skip("max_position_embeddings", "rope_parameters", "standardize", "use_clipped_linears")
     at = p.Layout(
         hidden=hidden,
         width=p.sized(reader, "intermediate_size"),
