@@ -4,7 +4,9 @@ import pytest
 from blocks.made_up import ROOMY, axis, machine
 
 from inferometer.blocks.params import count_params
+from inferometer.catalog.presets import preset_config
 from inferometer.estimate.estimate import estimate, make_problem
+from inferometer.ingest.config import model_from_config
 from inferometer.memory.footprint import kv_bytes_per_token
 from inferometer.specs.deployment import Deployment, Sizes, Workload
 from inferometer.specs.feedforward import Ffn
@@ -113,3 +115,18 @@ def test_useful_work_is_the_same_however_it_is_sharded(sizes):
     whole = step(BOTH, IMAGES, batch=6)
     split = step(BOTH, IMAGES, batch=6, sizes=sizes, axes=(axis(sizes.n_chips),))
     assert split.useful_flops == pytest.approx(whole.useful_flops, rel=1e-9)
+
+
+@pytest.mark.parametrize("phase", ["decode", "prefill"])
+def test_images_of_a_request_are_seen_across_and_lengthen_no_prompt(phase):
+    found = preset_config("llama-3.2-11b-vision")
+    spec = model_from_config(found.config, name="vision", source="test")
+    workload = Workload(isl=100, osl=10, phase=phase, images=2, image_width=1120, image_height=1120)
+    problem = make_problem(spec, machine(), workload, backend="roofline")
+    assert problem.workload.cross_tokens == 2 * 4 * 1601
+    assert problem.workload.prompt_tokens == 100
+    got = estimate(problem, Deployment(sizes=Sizes(), batch=3))
+    assert core(got).layers == 8
+    kv = 2 * 8 * 128 * 2
+    assert got.memory.kv_bytes_per_sequence == kv * (32 * problem.max_length + 8 * 2 * 4 * 1601)
+    assert any(op.segment.startswith("vision") for op in got.ops) == (phase == "prefill")

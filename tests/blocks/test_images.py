@@ -11,6 +11,7 @@ from inferometer.blocks.images import ImageCount, count_image
 from inferometer.errors import InferometerError
 from inferometer.specs.tower import (
     BudgetImage,
+    CanvasImage,
     EdgeImage,
     FixedImage,
     GridImage,
@@ -100,3 +101,14 @@ def test_a_class_token_attends_and_is_attended_to():
     found = ImageCount(rows=2, cols=3, tokens=6, merged=6, tiles=5, classes=1)
     assert found.over("positions") == 5 * 7
     assert found.pairs() == 5 * 7 * 7
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "tiles"),
+    [(560, 560, 1), (100, 100, 1), (561, 560, 2), (560, 1120, 2), (1120, 1120, 4), (2240, 560, 4), (5000, 5000, 4)],
+)
+def test_llama_3_2_vision_runs_over_four_tiles_and_sees_those_of_the_canvas(width, height, tiles):
+    found = count_image(CanvasImage(side=560, patch=14, max_tiles=4), width, height)
+    assert found.tokens == found.merged == tiles * (40 * 40 + 1)
+    assert found.over("positions") == 4 * 1601
+    assert found.pairs() == (4 * 1601) ** 2

@@ -57,9 +57,9 @@ llama-2-70b 68_976_648_192
 llama-2-7b 6_738_415_616
 llama-3.1-70b-instruct-fp8 70_553_706_496
 llama-3.1-nemotron-ultra-253b-v1 253_401_268_224
-llama-3.2-11b-vision-instruct 9_775_192_080
+llama-3.2-11b-vision-instruct 10_670_220_835
 llama-3.2-3b 3_212_749_824
-llama-3.2-90b-vision-instruct 87_666_865_192
+llama-3.2-90b-vision-instruct 88_593_355_323
 llama-3.3-70b-instruct 70_553_706_496
 llama-3.3-nemotron-super-49b-v1 49_867_145_216
 llama-4-maverick-17b-128e-instruct 401_167_027_200

@@ -12,6 +12,7 @@ from inferometer.specs.tower import EdgeImage, FixedImage, GridImage, TiledImage
 
 ROWS = [json.loads(line) for line in (Path(__file__).parent / "towers.jsonl").read_text().splitlines()]
 BY_NAME = {row["model"]: row["config"] for row in ROWS}
+BY_TOWER = {row["model"]: row["tower"] for row in ROWS}
 
 
 def read(config, **vision):
@@ -46,6 +47,25 @@ def test_mistral_small_3_1_is_devstral_small_s_text_and_its_tower():
     config = BY_NAME["Mistral Small 3.1"]
     wide = config | {"text_config": config["text_config"] | {"hidden_size": 5120}}
     assert 23_572_403_200 + count_params(read(wide)).by_kind["tower"] == 24_011_361_280
+
+
+def test_llama_3_2_vision_has_the_hub_s_total():
+    """10,670,220,835 is the hub's safetensors total of the 11B; its text is counted by the class."""
+    assert 9_775_192_080 + (4096 - 256) * (7680 + 1) + BY_TOWER["Llama 3.2 Vision"] == 10_670_220_835
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"vision_output_dim": 7}, "vision_output_dim is 7; allowed: 6 x hidden_size"),
+        ({"supported_aspect_ratios": []}, "supported_aspect_ratios is .*; allowed: a list of aspect ratios"),
+        ({"intermediate_layers_indices": [32]}, r"intermediate_layers_indices\[0\] is 32"),
+    ],
+    ids=str,
+)
+def test_a_tower_of_llama_3_2_vision_that_cannot_be_is_refused(changes, problem):
+    with pytest.raises(InferometerError, match=problem):
+        tower("Llama 3.2 Vision", **changes)
 
 
 def test_a_tower_by_its_class_is_said():

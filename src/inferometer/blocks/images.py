@@ -14,6 +14,7 @@ from inferometer.specs.deployment import Workload
 from inferometer.specs.model import ModelSpec
 from inferometer.specs.tower import (
     BudgetImage,
+    CanvasImage,
     EdgeImage,
     FixedImage,
     GridImage,
@@ -33,7 +34,7 @@ class ImageCount(NamedTuple):
     rows: int
     cols: int
     tokens: int
-    """That the prompt gains."""
+    """That the prompt gains, or that cross-attention sees."""
     merged: int
     """Merged patches of all tiles, that go through the projector."""
     tiles: int = 1
@@ -98,6 +99,8 @@ def count_image(rule: ImageRule, width: int, height: int) -> ImageCount:
             found = _budget(rule, width, height)
         case TiledImage():
             found = _tiled(rule, width, height)
+        case CanvasImage():
+            found = _canvas(rule, width, height)
         case GridImage():
             found = _grid(rule, width, height)
     return found
@@ -164,23 +167,31 @@ def _budget(rule: BudgetImage, width: int, height: int) -> ImageCount:
 
 
 def _tiled(rule: TiledImage, width: int, height: int) -> ImageCount:
-    """Take the canvas that scales an image up least, else down least, the smallest of equals (llama4).
-
-    More than one tile: one more of the whole image, and a token behind each tile of the canvas.
-    """
-    most, side = rule.max_tiles, rule.side
-    canvases = [(r, c) for r in range(1, most + 1) for c in range(1, most // r + 1)]
-    scaled = [(min(r * side / height, c * side / width), r, c) for r, c in canvases]
-    up = [scale for scale, _, _ in scaled if scale >= 1]
-    wanted = min(up) if up else max(scale for scale, _, _ in scaled)
-    tiles = min(r * c for scale, r, c in scaled if scale == wanted)
-    grid = side // rule.patch
+    """Take the best canvas (llama4). More than one tile: one more of the whole, and a token behind each other tile."""
+    tiles = _tiles(rule.max_tiles, rule.side, width, height)
+    grid = rule.side // rule.patch
     each = grid * grid // (rule.merge * rule.merge)
     run = tiles + 1 if tiles > 1 else 1
     parted = tiles if tiles > 1 else 0
     return ImageCount(
         rows=grid, cols=grid, tokens=run * each + parted, merged=run * each, tiles=run, classes=rule.classes
     )
+
+
+def _tiles(most: int, side: int, width: int, height: int) -> int:
+    """Return the tiles of the canvas that scales an image up least, else down least, the smallest of equals."""
+    canvases = [(r, c) for r in range(1, most + 1) for c in range(1, most // r + 1)]
+    scaled = [(min(r * side / height, c * side / width), r, c) for r, c in canvases]
+    up = [scale for scale, _, _ in scaled if scale >= 1]
+    wanted = min(up) if up else max(scale for scale, _, _ in scaled)
+    return min(r * c for scale, r, c in scaled if scale == wanted)
+
+
+def _canvas(rule: CanvasImage, width: int, height: int) -> ImageCount:
+    """Take the best canvas (mllama): the tower runs over all tiles there can be, features are of the canvas's."""
+    grid, most = rule.side // rule.patch, rule.max_tiles
+    tokens = _tiles(most, rule.side, width, height) * (grid * grid + 1)
+    return ImageCount(rows=most * grid, cols=grid, tokens=tokens, merged=tokens, classes=most)
 
 
 def _grid(rule: GridImage, width: int, height: int) -> ImageCount:

@@ -56,7 +56,7 @@ WRAPPERS: dict[str, Wrapper] = {
         {"vision_config": TowerRule("llama4", by_class=True)},
         inert=("boi_token_index", "eoi_token_index", "image_token_index"),
     ),
-    "mllama": Wrapper("mllama_text_model", inert=("image_token_index",)),
+    "mllama": Wrapper("mllama_text_model", {"vision_config": TowerRule("mllama")}, inert=("image_token_index",)),
     "llava": Wrapper(towers={"vision_config": TowerRule("clip", "llava")}, inert=_LLAVA),
     "llava_next": Wrapper(towers={"vision_config": TowerRule("clip", "llava_next")}, inert=_LLAVA),
     "mistral3": Wrapper(towers={"vision_config": TowerRule("pixtral", "mistral3")}, inert=_LLAVA),

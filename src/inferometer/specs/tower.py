@@ -110,6 +110,18 @@ class TiledImage(Spec, tag="tiles", frozen=True, kw_only=True):
     max_tiles: int
 
 
+class CanvasImage(Spec, tag="canvas", frozen=True, kw_only=True):
+    """An image lies on the canvas of tiles that fits it best, all of which attend to each other (Llama 3.2 Vision).
+
+    The tower runs over as many tiles as there can be; the features are of those of the canvas, class tokens with them.
+    """
+
+    side: int
+    """Pixels a side of a tile."""
+    patch: int
+    max_tiles: int
+
+
 class GridImage(Spec, tag="grid", frozen=True, kw_only=True):
     """An image lies on one of a few canvases of tiles, cut to its shape, rows ended by a token (LLaVA-NeXT)."""
 
@@ -123,7 +135,7 @@ class GridImage(Spec, tag="grid", frozen=True, kw_only=True):
     """Tokens of the tile that holds the whole."""
 
 
-ImageRule = FixedImage | PixelImage | EdgeImage | PatchImage | BudgetImage | TiledImage | GridImage
+ImageRule = FixedImage | PixelImage | EdgeImage | PatchImage | BudgetImage | TiledImage | CanvasImage | GridImage
 
 
 class Tower(Spec, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from inferometer.ingest.reader import ConfigReader, Default
-from inferometer.ingest.towers import contrastive, llama4, native, phi3, projectors, qwen, whisper
+from inferometer.ingest.towers import contrastive, llama4, mllama, native, phi3, projectors, qwen, whisper
 from inferometer.ingest.towers.parts import Encoder
 from inferometer.specs.tower import Tower
 
@@ -30,6 +30,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "clip": Kind(contrastive.clip, contrastive.CLIP_DEFAULTS),
     "pixtral": Kind(native.pixtral, native.PIXTRAL_DEFAULTS),
     "llama4": Kind(llama4.llama4_vision, llama4.DEFAULTS),
+    "mllama": Kind(mllama.mllama_vision, mllama.DEFAULTS),
     "qwen2_vl": Kind(qwen.qwen2_vl, _QWEN2),
     "qwen2_5_vl": Kind(qwen.qwen2_5_vl, {**_QWEN2, "window_size": 112}),
     "qwen3_vl": Kind(qwen.qwen3_vl, _CHANNELS),
@@ -44,6 +45,7 @@ STATED: Final[Mapping[str, str]] = {
     "clip_vision_model": "clip",
     "pixtral": "pixtral",
     "llama4_vision_model": "llama4",
+    "mllama_vision_model": "mllama",
     "gemma4_vision": "gemma4_vision",
     "voxtral_encoder": "voxtral_encoder",
     **{f"qwen2_vl{end}": "qwen2_vl" for end in ("", "_vision")},
