@@ -9,6 +9,7 @@ import dataclasses
 from typing import Final
 
 from inferometer.ingest import dialect as d
+from inferometer.ingest import modules as m
 from inferometer.ingest.dialect import ATTENTION_BIAS, Dialect, Key, MoeRule, NormRule, WindowRule
 from inferometer.specs.feedforward import Moe
 
@@ -34,7 +35,7 @@ OPENAI: Final[dict[str, Dialect]] = {
         aliases={"num_experts_per_tok": ("experts_per_token",)},
         defaults={"num_key_value_heads": 8, "head_dim": 64, "sliding_window": 128},
         inert=("initial_context_length", "swiglu_limit"),
-        modules={Moe: d.FUSED_MODULES},
+        modules={Moe: m.FUSED_MODULES},
     ),
     "gpt2": Dialect(
         norm=_LAYER_NORM,
@@ -160,7 +161,7 @@ PHI: Final[dict[str, Dialect]] = {
         head_bias=Key("lm_head_bias"),
         window=WindowRule(),
         moe=MoeRule(layers="every", width="intermediate_size"),
-        modules={Moe: d.MIXTRAL_MODULES},
+        modules={Moe: m.MIXTRAL_MODULES},
         defaults={"num_key_value_heads": 8},
     ),
 }

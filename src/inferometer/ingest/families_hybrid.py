@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from inferometer.ingest import dialect as d
+from inferometer.ingest import modules as m
 from inferometer.ingest.dialect import (
     Dialect,
     Key,
@@ -151,7 +152,7 @@ DELTA: Final[dict[str, Dialect]] = {
         gate="none",
         defaults={**_BAILING.defaults, "block_size": 64, "group_norm_size": 4, "topk_group": 4},
         inert=tuple(name for name in _BAILING.inert if name not in ("group_norm_size", "use_qk_norm")),
-        modules={LinearAttention: d.BAILING_MODULES},
+        modules={LinearAttention: m.BAILING_MODULES},
     ),
     "minimax_m1": Dialect(
         layers=LayerRule(
@@ -172,7 +173,7 @@ DELTA: Final[dict[str, Dialect]] = {
             ),
             *("postnorm", "shared_moe_mode", "sliding_window"),
         ),
-        modules={Moe: d.MIXTRAL_MODULES, LinearAttention: d.LIGHTNING_MODULES},
+        modules={Moe: m.MIXTRAL_MODULES, LinearAttention: m.LIGHTNING_MODULES},
     ),
 }
 
@@ -195,7 +196,7 @@ _LFM2 = Dialect(
         *("theta",),
     ),
     modules={
-        Attention: {**d.ATTENTION_MODULES, "o": ("self_attn.out_proj",)},
+        Attention: {**m.ATTENTION_MODULES, "o": ("self_attn.out_proj",)},
         Ffn: {name: (f"feed_forward.{w}",) for name, w in _W123.items()},
         Moe: {
             "router": ("feed_forward.gate",),

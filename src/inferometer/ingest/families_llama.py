@@ -8,6 +8,7 @@ checkpoints on the hub.
 from typing import Final, Literal
 
 from inferometer.ingest import dialect as d
+from inferometer.ingest import modules as m
 from inferometer.ingest.dialect import (
     ATTENTION_BIAS,
     MLP_BIAS,
@@ -55,7 +56,7 @@ LLAMA: Final[dict[str, Dialect]] = {
             "use_qk_norm",  # an L2 norm, without weights
             *("for_llm_compressor", "attn_temperature_tuning", "attn_scale", "floor_scale", "cache_implementation"),
         ),
-        modules={Ffn: d.LLAMA4_FFN_MODULES, Moe: d.LLAMA4_MODULES},
+        modules={Ffn: m.LLAMA4_FFN_MODULES, Moe: m.LLAMA4_MODULES},
     ),
     "nemotron-nas": Dialect(
         qkv_bias=ATTENTION_BIAS,
@@ -103,7 +104,7 @@ LLAMA: Final[dict[str, Dialect]] = {
     "mixtral": Dialect(
         window=WindowRule(),
         moe=MoeRule(layers="every", width="intermediate_size"),
-        modules={Moe: d.MIXTRAL_MODULES},
+        modules={Moe: m.MIXTRAL_MODULES},
         defaults={"num_key_value_heads": 8},
     ),
     "baichuan": Dialect(aliases={"max_position_embeddings": ("model_max_length",)}, inert=("model_max_length",)),

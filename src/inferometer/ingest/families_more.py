@@ -8,6 +8,7 @@ checkpoints on the hub.
 from typing import Final
 
 from inferometer.ingest import dialect as d
+from inferometer.ingest import modules as m
 from inferometer.ingest.dialect import (
     ATTENTION_BIAS,
     MLP_BIAS,
@@ -87,7 +88,7 @@ GEMMA: Final[dict[str, Dialect]] = {
             "vocab_size_per_layer_input": 262144,
         },
         inert=("use_bidirectional_attention",),
-        modules={Moe: d.GEMMA4_MODULES},
+        modules={Moe: m.GEMMA4_MODULES},
     ),
 }
 
@@ -281,7 +282,7 @@ MOES: Final[dict[str, Dialect]] = {
             *("vit_mapping_type", "vit_norm_type", "vit_patch", "vit_remove_prenorm", "vit_token"),
             *("vit_used_rms_norm", "vit_path", "vit_type"),
         ),
-        modules={Moe: d.HUNYUAN_MODULES},
+        modules={Moe: m.HUNYUAN_MODULES},
     ),
     "ernie4_5_moe": Dialect(
         moe=MoeRule(
@@ -334,7 +335,7 @@ MOES: Final[dict[str, Dialect]] = {
         defaults={"num_key_value_heads": 8, "shared_intermediate_size": 0, "head_dim": 128},
         only={"qk_norm_type": "per_layer", "mtp_transformer_layers": 1},
         inert=("use_mtp", "rotary_dim", "attn_type_list", "sliding_window"),
-        modules={Moe: d.MIXTRAL_MODULES},
+        modules={Moe: m.MIXTRAL_MODULES},
     ),
     "mimo_v2_flash": Dialect(
         qkv_bias=ATTENTION_BIAS,

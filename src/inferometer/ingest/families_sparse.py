@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from inferometer.ingest import dialect as d
+from inferometer.ingest import modules as m
 from inferometer.ingest.dialect import Dialect, IndexRule, Key, Kinds, LatentRule, LayerRule, MoeRule, WindowRule
 from inferometer.ingest.families_llama import DEEPSEEK
 from inferometer.ingest.reader import Default
@@ -20,7 +21,7 @@ _BY_MLP = LayerRule(
     key="mlp_layer_types", words={"dense": Kinds(ffn="dense"), "sparse": Kinds(ffn="moe")}, optional=True
 )
 
-_COMPRESSED: Final[d.Modules] = {
+_COMPRESSED: Final[m.Modules] = {
     "q_a": ("attn.wq_a", "self_attn.q_a_proj"),
     "q_b": ("attn.wq_b", "self_attn.q_b_proj"),
     "kv": ("attn.wkv", "self_attn.kv_proj"),
@@ -35,12 +36,12 @@ _COMPRESSED: Final[d.Modules] = {
     "index_gate": ("attn.indexer.compressor.wgate", "self_attn.compressor.indexer.gate_proj"),
 }
 
-_NATIVE_MOE: Final[d.Modules] = {
-    "router": ("ffn.gate", *d.MOE_MODULES["router"]),
-    **{n: (f"ffn.experts.{{e}}.{w}", *d.MOE_MODULES[n]) for n, w in (("gate", "w1"), ("up", "w3"), ("down", "w2"))},
-    "shared_gate_proj": ("ffn.shared_experts.w1", *d.MOE_MODULES["shared_gate_proj"]),
-    "shared_up": ("ffn.shared_experts.w3", *d.MOE_MODULES["shared_up"]),
-    "shared_down": ("ffn.shared_experts.w2", *d.MOE_MODULES["shared_down"]),
+_NATIVE_MOE: Final[m.Modules] = {
+    "router": ("ffn.gate", *m.MOE_MODULES["router"]),
+    **{n: (f"ffn.experts.{{e}}.{w}", *m.MOE_MODULES[n]) for n, w in (("gate", "w1"), ("up", "w3"), ("down", "w2"))},
+    "shared_gate_proj": ("ffn.shared_experts.w1", *m.MOE_MODULES["shared_gate_proj"]),
+    "shared_up": ("ffn.shared_experts.w3", *m.MOE_MODULES["shared_up"]),
+    "shared_down": ("ffn.shared_experts.w2", *m.MOE_MODULES["shared_down"]),
 }
 """DeepSeek-V4 as its maker and NVIDIA name modules, then as transformers does."""
 
@@ -168,6 +169,6 @@ SPARSE: Final[dict[str, Dialect]] = {
             *("intermediate_size", "rotary_dim", "swiglu_alpha", "swiglu_limit", "use_gemma_norm"),
             *("sparse_disable_index_value", "sparse_init_block", "sparse_local_block"),
         ),
-        modules={Moe: {**d.MIXTRAL_MODULES} | {n: m for n, m in d.MOE_MODULES.items() if n.startswith("shared")}},
+        modules={Moe: {**m.MIXTRAL_MODULES} | {n: own for n, own in m.MOE_MODULES.items() if n.startswith("shared")}},
     ),
 }

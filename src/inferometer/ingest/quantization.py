@@ -7,7 +7,8 @@ from typing import TypeVar
 import msgspec
 
 from inferometer.errors import InferometerError, unknown_name
-from inferometer.ingest.dialect import MODULES, Dialect, Modules
+from inferometer.ingest.dialect import Dialect
+from inferometer.ingest.modules import MODULES, Modules
 from inferometer.ingest.quant_methods import MIXED, parse
 from inferometer.ingest.quant_rules import QuantRules
 from inferometer.ingest.read_json import show
