@@ -24,11 +24,12 @@ import torch
 import transformers
 
 DEFAULT = Path(__file__).parents[1] / "tests/ingest/made_up.jsonl"
+WINDOWED = ("sliding_attention", "chunked_attention", "hybrid_sliding")
 CLASS_OF = {"kimi_k2": "deepseek_v3", "minimax_m1": "minimax"}
 BIASES = ("e_score_correction_bias", "expert_bias")
 MODEL_OF = {"mllama_text_model": "MllamaForCausalLM"}
 """Language models that no auto class finds by their configuration."""
-WINDOWED = ("sliding_attention", "chunked_attention")
+WINDOWED = ("sliding_attention", "chunked_attention", "hybrid_sliding")
 HEADS = ("AutoModelForCausalLM", "AutoModelForImageTextToText")
 
 

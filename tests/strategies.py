@@ -12,6 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from inferometer.blocks.kinds import is_moe
+from inferometer.blocks.model import unit_count
 from inferometer.estimate.candidates import Placements, Shardings, make_shardings
 from inferometer.estimate.estimate import IDEAL, make_problem
 from inferometer.estimate.legality import legal_mask
@@ -21,10 +22,12 @@ from inferometer.specs.deployment import Sizes, Workload
 from inferometer.specs.feedforward import Ffn, Moe
 from inferometer.specs.hardware import Axis, ChipSpec, Fabric, Machine
 from inferometer.specs.indexer import Indexer
+from inferometer.specs.lookup import Lookup
 from inferometer.specs.matrix import Matrix
 from inferometer.specs.mixers import Attention, Beside, Compressed, CrossAttention, Mla
 from inferometer.specs.model import Layer, LayerInputs, ModelSpec
 from inferometer.specs.recurrent import LinearAttention, Mamba1, Mamba2, ShortConv
+from inferometer.specs.residual import AttentionResiduals, GatedStreams, HyperConnections
 
 WEIGHT_FORMATS = ("bf16", "fp8", "fp8-block", "fp8-channel", "int4-g128", "mxfp4", "nvfp4")
 PEAKS = ("bf16", "fp8", "fp4")
@@ -229,7 +232,7 @@ def ffns(draw):
 
 @st.composite
 def moes(draw):
-    """Routed experts, with or without shared ones, free or group-limited."""
+    """Routed experts: with or without shared ones, a latent, zero experts or a table; free or group-limited."""
     experts = draw(st.sampled_from((8, 16, 32)))
     groups = draw(st.sampled_from((1, 1, 2, 4)))
     top_groups = draw(st.integers(1, groups))
@@ -243,7 +246,38 @@ def moes(draw):
         groups=groups,
         top_groups=top_groups,
         router_bias=draw(st.booleans()),
-        formats=draw(formats("gate", "up", "down")),
+        latent_width=draw(st.sampled_from((0, 0, 128))),
+        latent_norm=draw(st.booleans()),
+        zero_experts=draw(st.sampled_from((0, 0, 8))) if groups == 1 else 0,
+        hash_vocab=draw(st.sampled_from((0, 0, 1000))),
+        routed_shared=draw(st.sampled_from((0, 2))),
+        formats=draw(formats("gate", "up", "down", "latent_down", "latent_up")),
+    )
+
+
+def residuals():
+    """A plain sum, mostly, or any other scheme."""
+    streams = st.sampled_from((2, 4))
+    return st.one_of(
+        st.none(),
+        st.none(),
+        st.builds(HyperConnections, streams=streams, mixes=st.booleans(), head=st.booleans()),
+        st.builds(GatedStreams, streams=streams, rank=st.just(32)),
+        st.builds(AttentionResiduals, every=st.integers(1, 4), norm=st.booleans()),
+    )
+
+
+@st.composite
+def tables(draw):
+    """Rows found by hashes, projected to the stream or to every stream of it."""
+    return Lookup(
+        pre_norm=False,
+        rows=draw(st.sampled_from((1000, 4096))),
+        width=draw(st.sampled_from((32, 64))),
+        reads=draw(st.integers(1, 8)),
+        outputs=draw(st.sampled_from((1, 3))),
+        norms=draw(st.sampled_from((0, 3))),
+        conv=draw(st.sampled_from((0, 4))),
     )
 
 
@@ -264,6 +298,12 @@ def models(draw, *, moe=None):
     pairs = zip_longest(range(len(mixers)), range(len(blocks)))
     every = [Layer(mixer=mixer, ffn=ffn) for mixer, ffn in pairs]
     some = st.builds(Layer, mixer=_index(mixers), ffn=_index(blocks))
+    layers = [*every, *draw(st.lists(some, max_size=6))]
+    units = ()
+    if draw(st.sampled_from((False, False, True))):
+        blocks.append(draw(tables()))
+        units = (2, *(1,) * (len(layers) - 1))
+        layers.insert(0, Layer(ffn=len(blocks) - 1))
     return ModelSpec(
         name="made-up",
         architecture="made-up",
@@ -272,11 +312,13 @@ def models(draw, *, moe=None):
         max_context=1 << 17,
         mixers=mixers,
         ffns=tuple(blocks),
-        layers=(*every, *draw(st.lists(some, max_size=6))),
+        layers=tuple(layers),
+        units=units,
         tied=draw(st.booleans()),
         dtype="bf16",
         head_format=draw(st.sampled_from((None, "fp8"))),
         kv_format=draw(st.sampled_from(("bf16", "fp8"))),
+        residual=draw(residuals()),
         state_format=draw(st.sampled_from(("fp32", "bf16"))),
         more_rows=draw(st.sampled_from((0, 0, 8))),
         layer_inputs=draw(st.sampled_from((None, None, LayerInputs(width=64, rows=1000)))),
@@ -375,7 +417,7 @@ def make_case(model, machine, workload, **options):
     """Return a problem with its candidates."""
     problem = make_problem(model, machine, workload, **options)
     columns, placements = enumerate_space(machine.fabric, moe=is_moe(model))
-    kept = np.minimum(columns["pp"], len(model.layers))
+    kept = np.minimum(columns["pp"], unit_count(model))
     shardings = make_shardings(model, columns | {"pp": kept}, problem.engine.partition)
     legal = legal_mask(model, IDEAL, columns) & (columns["pp"] == kept)
     return Case(problem, shardings, placements, np.flatnonzero(legal))

@@ -6,6 +6,7 @@ from hypothesis import given
 from strategies import models
 
 from inferometer.blocks.params import count_params
+from inferometer.specs.drafter import Drafter, DraftLayer
 from inferometer.specs.feedforward import Ffn, Moe
 from inferometer.specs.mixers import Attention, Mla
 
@@ -111,7 +112,14 @@ def test_a_tied_model_has_one_table_already():
 
 def test_prediction_layers_stand_apart():
     plain = count_params(model(attention(1), PLAIN, layers=L, hidden=H, vocab=V))
-    more = count_params(model(attention(1), PLAIN, layers=L, hidden=H, vocab=V, mtp_layers=2))
+    drafter = Drafter(
+        kind="mtp",
+        mixers=(attention(1),),
+        ffns=(PLAIN,),
+        layers=(DraftLayer(mixer=0, ffn=0),) * 2,
+        shapes={"eh_proj": (H, 2 * H, 2), "norms": (H, 1, 6)},
+    )
+    more = count_params(model(attention(1), PLAIN, layers=L, hidden=H, vocab=V, drafters=(drafter,)))
     assert more.total == plain.total
     assert more.mtp == 2 * (attention_params(1) + PLAIN_PARAMS + NORMS + 3 * H + 2 * H * H)
 

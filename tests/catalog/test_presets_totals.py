@@ -50,6 +50,7 @@ kimi-k2-instruct 1_026_408_232_448
 kimi-k2.5 1_026_879_376_368
 kimi-k2.5-nvfp4 1_026_879_376_368
 kimi-k2.7-code-nvfp4 1_026_879_376_368
+kimi-k3 2_779_484_476_000
 kimi-linear-48b-a3b-instruct 49_122_675_072
 lfm2-1.2b 1_170_340_608
 ling-plus-base 292_540_679_424
@@ -64,6 +65,7 @@ llama-3.3-70b-instruct 70_553_706_496
 llama-3.3-nemotron-super-49b-v1 49_867_145_216
 llama-4-maverick-17b-128e-instruct 401_167_027_200
 llama-4-scout-17b-16e-instruct 108_225_039_360
+longcat-flash-chat 560_664_980_480
 mamba-codestral-7b-v0.1 7_285_403_648
 medgemma-27b-it 27_432_406_640
 meta-llama-3-70b 70_553_706_496
@@ -80,6 +82,8 @@ minimax-m2.7-nvfp4 228_689_764_864
 mistral-7b-v0.1 7_241_732_096
 mixtral-8x22b-v0.1 140_620_634_112
 mixtral-8x7b-v0.1 46_702_792_704
+nemotron-3-super-120b-a12b-nvfp4 120_668_707_840
+nemotron-3-ultra-550b-a55b-bf16 549_308_993_536
 nvidia-nemotron-3-nano-30b-a3b-bf16 31_577_940_288
 nvidia-nemotron-3-nano-30b-a3b-nvfp4 31_577_937_344
 olmo-2-0325-32b 32_234_279_936

@@ -8,6 +8,7 @@ from inferometer.catalog.presets import preset_config, preset_ids
 from inferometer.errors import InferometerError, UnknownNameError
 from inferometer.ingest.config import model_from_config
 from inferometer.ingest.dialects import DIALECTS
+from inferometer.ingest.wrappers import WRAPPERS
 from inferometer.memory.footprint import kv_bytes_per_token
 from inferometer.specs.feedforward import Ffn, Moe
 
@@ -25,6 +26,7 @@ def test_a_family_without_a_published_config_says_so():
     inner = [config["text_config"] for config in configs if "text_config" in config]
     texts = [config.get("model_type", "") for config in inner]
     at_hand = {config["model_type"] for config in configs} | set(texts)
+    at_hand |= {WRAPPERS[config["model_type"]].text for config in configs if config["model_type"] in WRAPPERS}
     assert {name for name, dialect in DIALECTS.items() if dialect.from_code_alone} == set(DIALECTS) - at_hand
     hunyuan = family("tencent/Hunyuan-A13B-Instruct", model_type="hunyuan_v1_moe")
     assert any("rests on the public modelling code alone" in line for line in hunyuan.assumed)

@@ -7,7 +7,7 @@ the sequence over ranks of the TP group: queries are gathered over DCP, partial 
 
 import numpy as np
 
-from inferometer.blocks import indexer
+from inferometer.blocks import indexer, local
 from inferometer.blocks.cache import Cache
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
 from inferometer.blocks.reads import causal_pairs, chosen_pairs, limit, split_at
@@ -57,7 +57,7 @@ def tensors(block: Attention, hidden: int, dtype: str) -> tuple[Tensor, ...]:
         found.append(_vector("sinks", block.heads, dtype, "tp"))
     if block.indexer:
         found += indexer.tensors(block.indexer, hidden, hidden, dtype, block.formats)
-    return (*found, *_norms(block, dtype))
+    return (*found, *local.tensors(block, dtype), *_norms(block, dtype))
 
 
 def _out_features(block: Attention) -> dict[str, int]:
@@ -67,6 +67,8 @@ def _out_features(block: Attention) -> dict[str, int]:
         found["k"] = block.kv_heads * block.head_dim
     if not block.kv_shared and not block.v_from_k:
         found["v"] = block.kv_heads * v_dim(block)
+    if block.relative:
+        found["r"] = block.heads * block.relative
     if block.gate != "none":
         found["gate"] = block.heads * (v_dim(block) if block.gate == "wide" else 1)
     return found
@@ -113,7 +115,7 @@ def caches(block: Attention) -> tuple[Cache, ...]:
     """
     width, most = block.head_dim + v_dim(block), block.window or block.chunk
     own = Cache(name="kv", heads=block.kv_heads, width=width, split="kv", most=most)
-    return (*(() if block.kv_shared else (own,)), *indexer.caches(block.indexer))
+    return (*(() if block.kv_shared else (own,)), *local.caches(block), *indexer.caches(block.indexer))
 
 
 def cached_tokens(block: Attention, context: float) -> float:
@@ -134,6 +136,7 @@ def lower(block: Attention, low: Lowering, dtype: str) -> list[Node]:
     kv_local = kv_heads_local(block.kv_heads, at.tp, at.dcp)
     ins = tuple(_out_features(block))
     nodes = low.gemm("qkv" if ins == ("q", "k", "v") else "+".join(ins), tuple(by_name[n] for n in ins), at.tokens)
+    nodes += local.lower(block, low, kv_local, dtype)
     nodes += _prepare(block, low, kv_local)
     nodes += indexer.lower(block.indexer, low, by_name)
     nodes += _prefill_core(block, low, kv_local) if at.phase == "prefill" else _decode_core(block, low, kv_local)

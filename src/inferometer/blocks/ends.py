@@ -3,7 +3,7 @@
 Letters: B sequences, T tokens, H hidden, V vocabulary. TP splits the vocabulary of both tables.
 """
 
-from inferometer.blocks import layer_inputs
+from inferometer.blocks import layer_inputs, residual
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
 from inferometer.blocks.tensors import Tensor, local_rows
 from inferometer.graph.ops import NONE, ONE, Choice, CollectiveKind, Node, OpKind, Plan, Segment, Traffic, Work
@@ -32,8 +32,8 @@ def first(model: ModelSpec) -> tuple[Tensor, ...]:
 
 
 def last(model: ModelSpec) -> tuple[Tensor, ...]:
-    """Return the final norm and the head's bias; the head is apart, for it may be the embedding."""
-    found = list(_norm("final_norm", model))
+    """Return the residual's last step, the final norm and the head's bias; the head is apart: it may be tied."""
+    found = [*residual.tensors(model, "final"), *_norm("final_norm", model)]
     if model.head_bias:
         found.append(Tensor(name="head_bias", rows=model.vocab, format=model.dtype, kind="head", split_rows="tp"))
     return tuple(found)
@@ -78,6 +78,7 @@ def embedding(low: Lowering, model: ModelSpec, residuals: tuple[str, ...]) -> Se
             low.reshard(low.layout(tp="P"), low.residual_layout(r)),
             *layer_inputs.gather(low, model, r),
             *_embedding_norm(low, model, r),
+            *residual.spread(model, low, low.residual_rows(r)),
         )
         for r in residuals
     }
@@ -98,6 +99,7 @@ def logits(low: Lowering, model: ModelSpec, residuals: tuple[str, ...]) -> Segme
     gathered = low.message("gather-logits", CollectiveKind.ALL_GATHER, "tp", at.sequences * (model.vocab * WIDE_BYTES))
     best = low.message("gather-best", CollectiveKind.ALL_GATHER, "tp", at.sequences * (at.tp * CANDIDATE_BYTES))
     nodes: list[Node] = [
+        *residual.around(model, low, "final", at.sequences),
         low.norm("final-norm", at.sequences),
         *low.gemm("head", (table,), at.sequences),
         low.elementwise("sample", at.sequences * (local * WIDE_BYTES)),
@@ -111,10 +113,10 @@ def logits(low: Lowering, model: ModelSpec, residuals: tuple[str, ...]) -> Segme
 def hand_over(low: Lowering, model: ModelSpec, residuals: tuple[str, ...]) -> Segment:
     """Return the send of the residual stream to the next stage: whole, or a slice a TP rank and a gather.
 
-    With it goes what a token brings to each layer.
+    A token's all is sent: every stream, or what is stored of earlier layers, and what it brings to each layer.
     """
     at = low.at
-    whole = at.tokens * ((low.hidden + layer_inputs.features(model)) * WIDE_BYTES)
+    whole = at.tokens * ((residual.vectors(model) * low.hidden + layer_inputs.features(model)) * WIDE_BYTES)
     part = whole / at.tp
     sliced = low.message("send", CollectiveKind.P2P, "pp", part)
     full = Plan(name="whole", nodes=(low.message("send", CollectiveKind.P2P, "pp", whole),))

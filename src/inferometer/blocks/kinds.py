@@ -15,6 +15,7 @@ from inferometer.blocks import (
     ends,
     ffn,
     linear,
+    lookup,
     mamba1,
     mamba2,
     matrix,
@@ -28,6 +29,7 @@ from inferometer.blocks.tensors import Heads, Tensor, group_shards, kv_shards
 from inferometer.graph.ops import Column, Node
 from inferometer.specs.block import Block
 from inferometer.specs.feedforward import FeedForward, Ffn, Moe
+from inferometer.specs.lookup import Lookup
 from inferometer.specs.matrix import Matrix
 from inferometer.specs.mixers import Attention, Beside, Compressed, CrossAttention, Mixer, Mla, Single
 from inferometer.specs.model import ModelSpec
@@ -68,7 +70,7 @@ _MIXERS: Mapping[type, ModuleType] = {
     ShortConv: short_conv,
     Matrix: matrix,
 }
-_FFNS: Mapping[type, ModuleType] = {Ffn: ffn, Moe: moe, Matrix: matrix}
+_FFNS: Mapping[type, ModuleType] = {Ffn: ffn, Moe: moe, Matrix: matrix, Lookup: lookup}
 
 
 def parts(block: Mixer) -> tuple[Single, ...]:
@@ -108,17 +110,29 @@ def ffn_tensors(block: FeedForward, hidden: int, dtype: str) -> tuple[Tensor, ..
 
 def _norms(name: str, block: Block, hidden: int, dtype: str) -> tuple[Tensor, ...]:
     places = ((f"{name}_norm", block.pre_norm), (f"{name}_post_norm", block.post_norm))
-    return tuple(
+    found = [
         tensor
         for place, held in places
         if held
         for tensor in ends.norm(place, hidden, dtype, weight=block.norm_weight, bias=block.norm_bias)
-    )
+    ]
+    if block.out_conv:
+        found.append(Tensor(name=f"{name}_conv", rows=hidden, count=block.out_conv, format=dtype, kind="conv"))
+    if block.out_scale:
+        found.append(Tensor(name=f"{name}_scale", rows=1, format=dtype, kind="norm"))
+    return tuple(found)
 
 
 def caches(block: Mixer) -> tuple[Cache, ...]:
     """Return what a mixer keeps of a sequence."""
     return tuple(cache for part in parts(block) for cache in mixer_kind(part).caches(part))
+
+
+def out_caches(block: Block, hidden: int) -> tuple[Cache, ...]:
+    """Return what the convolution of a block's output keeps of a sequence: all but one of its taps, whole on a chip."""
+    if not block.out_conv:
+        return ()
+    return (Cache(name="conv", width=(block.out_conv - 1) * hidden, holds="dtype", fixed=True),)
 
 
 def heads(block: Mixer) -> tuple[Heads, ...]:

@@ -93,6 +93,7 @@ class Lowering:
     _once: dict[tuple[str, int], Any] = field(default_factory=dict)
     _messages: dict[tuple[Step, float], Message] = field(default_factory=dict)
     _reshards: dict[tuple[int, float], Choice] = field(default_factory=dict)
+    """Both by the bytes of one token."""
 
     def __post_init__(self) -> None:
         """Work out how many ways each shard key splits (see `Tensor`)."""
@@ -212,6 +213,9 @@ class Lowering:
             nodes.append(self.elementwise(f"{name}.post-norm", rows * (2 * self.hidden * WIDE_BYTES)))
         elif block.post_norm:
             nodes.append(self.norm(f"{name}.post-norm", rows))
+        if block.out_conv:
+            taps = block.out_conv if self.at.phase == "decode" else 0
+            nodes.append(self.elementwise(f"{name}.conv", rows * ((2 + taps) * self.hidden * WIDE_BYTES)))
         return nodes
 
     def message(self, name: str, kind: CollectiveKind, role: str, message_bytes: Column) -> Message:
@@ -226,25 +230,25 @@ class Lowering:
         """Return the layout a residual choice names: `replicated` over TP, or `sequence` split."""
         return self.layout(tp="T" if residual == "sequence" else "R")
 
-    def reshard(self, source: Layout, target: Layout, element_bytes: float = WIDE_BYTES) -> Choice:
-        """Return the Choice of every plan between two layouts of [tokens of the replica, H]."""
-        return self._reshard(reshard_tree(source, target, "stage"), element_bytes)
+    def reshard(self, source: Layout, target: Layout, element_bytes: float = WIDE_BYTES, width: int = 0) -> Choice:
+        """Return the Choice of every plan between two layouts of [tokens of the replica, `width`]; 0 is H."""
+        return self._reshard(reshard_tree(source, target, "stage"), (width or self.hidden) * element_bytes)
 
-    def _reshard(self, tree: Tree, element_bytes: float) -> Choice:
-        key = (id(tree), element_bytes)
+    def _reshard(self, tree: Tree, row_bytes: float) -> Choice:
+        key = (id(tree), row_bytes)
         if key not in self._reshards:
             plans: list[Plan] = []
             for step, rest in tree:
-                after = (self._reshard(rest, element_bytes),) if rest else ()
-                nodes = (self._step(step, element_bytes), *after) if step else ()
+                after = (self._reshard(rest, row_bytes),) if rest else ()
+                nodes = (self._step(step, row_bytes), *after) if step else ()
                 plans.append(Plan(name=_told_apart(step, plans), nodes=nodes))
             self._reshards[key] = Choice(name="reshard", plans=tuple(plans))
         return self._reshards[key]
 
-    def _step(self, step: Step, element_bytes: float) -> Message:
-        key = (step, element_bytes)
+    def _step(self, step: Step, row_bytes: float) -> Message:
+        key = (step, row_bytes)
         if key not in self._messages:
-            size = self.at.tokens * (self.hidden * element_bytes)
+            size = self.at.tokens * row_bytes
             if self.has_dpa and "dpa" not in step.divisor:
                 size = size * self.at.dpa
             if "tp" in step.divisor:

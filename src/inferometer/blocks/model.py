@@ -6,11 +6,12 @@ from typing import Literal
 
 import numpy as np
 
-from inferometer.blocks import ends, layer_inputs, moe, tower
+from inferometer.blocks import ends, layer_inputs, lookup, moe, residual, tower
 from inferometer.blocks.kinds import ffn_input_format, ffn_kind, idle, input_format, is_moe, lower_mixer
 from inferometer.blocks.lowering import Lowering, Pass
 from inferometer.graph.ops import Branch, Graph, Item, Node, Segment, unwrapped
 from inferometer.specs.feedforward import FeedForward, Ffn, Moe
+from inferometer.specs.lookup import Lookup
 from inferometer.specs.mixers import Mixer
 from inferometer.specs.model import Layer, ModelSpec
 
@@ -87,18 +88,32 @@ def _mixer(block: Mixer, low: Lowering, model: ModelSpec) -> Segment:
     fmt = input_format(block, model.dtype)
     return Segment(
         name="mixer",
+        edges={r: (*_residual(low, model, "mixer", r), *low.edges("mixer", r, fmt, block)) for r in RESIDUALS},
         nodes=tuple(lower_mixer(block, low, model.dtype)),
-        edges={r: low.edges("mixer", r, fmt, block) for r in RESIDUALS},
     )
 
 
+def _residual(low: Lowering, model: ModelSpec, place: str, layout: str) -> tuple[Node, ...]:
+    return residual.around(model, low, place, low.residual_rows(layout))
+
+
 def _ffn(block: FeedForward, low: Lowering, model: ModelSpec) -> Segment:
+    edges: dict[str, tuple[Item, ...]]
+    if isinstance(block, Lookup):
+        edges = {r: lookup.edges(block, low, r, model.dtype) for r in RESIDUALS}
+        return Segment(name="ffn", nodes=tuple(lookup.lower(block, low, model.dtype)), edges=edges)
     if isinstance(block, Moe):
-        edges = {r: moe.edges(block, low, r, model.dtype) for r in RESIDUALS}
+        edges = {r: (*_residual(low, model, "ffn", r), *moe.edges(block, low, r, model.dtype)) for r in RESIDUALS}
         return Segment(name="ffn", nodes=tuple(moe.lower(block, low, model.dtype)), edges=edges)
     fmt = ffn_input_format(block, model.dtype)
     beside = isinstance(block, Ffn) and block.parallel
-    edges = {r: _beside(block, low, r, fmt) if beside else low.edges("ffn", r, fmt, block) for r in RESIDUALS}
+    edges = {
+        r: (
+            *_residual(low, model, "ffn", r),
+            *(_beside(block, low, r, fmt) if beside else low.edges("ffn", r, fmt, block)),
+        )
+        for r in RESIDUALS
+    }
     return Segment(name="ffn", nodes=tuple(ffn_kind(block).lower(block, low, model.dtype)), edges=edges)
 
 
@@ -115,16 +130,24 @@ class StageKind:
     count: int
 
 
-def stage_kinds(model: ModelSpec, splits: tuple[int, ...]) -> tuple[StageKind, ...]:
-    """Return the distinct stages when stage s holds splits[s] layers; equal stages are folded.
+def unit_count(model: ModelSpec) -> int:
+    """Return the units that stages are made of: what PP can split."""
+    return len(model.units) or len(model.layers)
 
-    Towers and the embedding are on the first stage, the head on the last, a hand-over on all but the last.
+
+def stage_kinds(model: ModelSpec, splits: tuple[int, ...]) -> tuple[StageKind, ...]:
+    """Return the distinct stages when stage s holds splits[s] units; equal stages are folded.
+
+    A layer counts as often as it is visited. Towers and the embedding are on the first stage, the head on the last, a
+    hand-over on all but the last.
     """
     kinds = layer_kinds(model)
     of_layer = np.array([kinds.index(layer) for layer in model.layers])
     before = np.array([np.concatenate(([0], np.cumsum(of_layer == k))) for k in range(len(kinds))])
-    bounds = np.cumsum([0, *splits])
-    counts = (before[:, bounds[1:]] - before[:, bounds[:-1]]).T.tolist()
+    starts = np.cumsum([0, *(model.units or (1,) * len(model.layers))])
+    bounds = starts[np.cumsum([0, *splits])]
+    visits = np.array([[kind.visits] for kind in kinds])
+    counts = (visits * (before[:, bounds[1:]] - before[:, bounds[:-1]])).T.tolist()
     towers = [part.running for _, part in tower.parts(model)]
     found: dict[tuple[int, ...], int] = {}
     for stage, held in enumerate(counts):

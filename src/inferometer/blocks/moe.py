@@ -1,6 +1,7 @@
 """Mixture of experts: router, routed experts behind a dispatch Choice, shared experts beside.
 
-Letters: T tokens of a DPA rank, Ta = T DPA tokens of the replica, H hidden, F expert width, E experts, k a token.
+Letters: T tokens of a DPA rank, Ta = T DPA tokens of the replica, H hidden, Hl what experts take (H, or a latent's
+width), F expert width, E experts, k a token.
 EP spreads the experts, ETP splits each one's width. EP x ETP = DPA x TP: the same chips seen another way, so
 a partial sum over EP x ETP is a partial sum over DPA x TP.
 
@@ -14,6 +15,10 @@ Ways to bring tokens to experts (dispatch) and results back (combine):
 Tokens travel as the experts take them, quantised before they are sent. Shared experts run on a rank's own tokens,
 split over TP. After a gather their partial sums are added to the routed ones at once (a rank has none for other
 ranks' tokens) and are reduced with them; after an exchange they join at the layout where that is cheapest.
+
+Experts behind a latent: TP splits the features of the projection to Hl, which are gathered before tokens are sent, and
+those that the projection back to H takes, whose partial sums are reduced with the shared experts'. (SGLang 0.5.23 and
+vLLM hold both projections whole on every rank: more memory, less traffic.) Shared experts take H.
 """
 
 from collections.abc import Iterable
@@ -23,8 +28,8 @@ import numpy as np
 
 from inferometer.blocks.ffn import dense
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
-from inferometer.blocks.routing import Busiest, busiest_rank
-from inferometer.blocks.tensors import Tensor, local_rows, one_copy_bytes
+from inferometer.blocks.routing import Busiest, busiest_rank, experts_a_token
+from inferometer.blocks.tensors import INDEX, Tensor, local_rows, one_copy_bytes
 from inferometer.graph.layout import Layout
 from inferometer.graph.ops import (
     Branch,
@@ -40,11 +45,15 @@ from inferometer.graph.ops import (
     Work,
 )
 from inferometer.specs.feedforward import Moe
+from inferometer.specs.formats import bytes_per_element, find_format
+
+HASH_ENTRY = "int32"
+"""Format of an expert's number in a table of hashed routing, as SGLang 0.5.23 holds it (`layers/moe/hash_topk.py`)."""
 
 
 def tensors(block: Moe, hidden: int, dtype: str) -> tuple[Tensor, ...]:
     """Return router, routed experts and shared experts."""
-    fmt = block.formats
+    fmt, inner = block.formats, block.latent_width or hidden
     ins = ("gate", "up") if block.gated else ("up",)
 
     def expert(name: str, rows: int, cols: int, split: str) -> Tensor:
@@ -61,15 +70,15 @@ def tensors(block: Moe, hidden: int, dtype: str) -> tuple[Tensor, ...]:
         )
 
     found = [
-        Tensor(name="router", rows=block.experts, cols=hidden, format=fmt.get("router", dtype), kind="router"),
-        *(expert(n, block.width, hidden, "rows") for n in ins),
-        expert("down", hidden, block.width, "cols"),
+        _whole("router", _router_rows(block), hidden, fmt.get("router", dtype), "router"),
+        *(expert(n, block.width, inner, "rows") for n in ins),
+        expert("down", inner, block.width, "cols"),
     ]
     if block.bias:
         found += [
             Tensor(
                 name=f"{n}_bias",
-                rows=block.width if n in ins else hidden,
+                rows=block.width if n in ins else inner,
                 count=block.experts,
                 format=dtype,
                 kind="experts",
@@ -78,6 +87,7 @@ def tensors(block: Moe, hidden: int, dtype: str) -> tuple[Tensor, ...]:
             )
             for n in (*ins, "down")
         ]
+    found += _latent(block, hidden, dtype)
     found += _router_vectors(block, hidden, dtype)
     if block.shared_width:
         names = ("shared_gate_proj", "shared_up") if block.gated else ("shared_up",)
@@ -89,11 +99,35 @@ def tensors(block: Moe, hidden: int, dtype: str) -> tuple[Tensor, ...]:
     return tuple(found)
 
 
+def _whole(name: str, rows: int, cols: int, fmt: str, kind: str) -> Tensor:
+    return Tensor(name=name, rows=rows, cols=cols, format=fmt, kind=kind)
+
+
+def _router_rows(block: Moe) -> int:
+    return block.experts + block.zero_experts + block.routed_shared
+
+
+def _latent(block: Moe, hidden: int, dtype: str) -> list[Tensor]:
+    """Return the projections to and from what experts work on, and the norm between."""
+    if not block.latent_width:
+        return []
+    fmt, inner = block.formats, block.latent_width
+    norm = [Tensor(name="latent_norm", rows=inner, format=dtype, kind="norm")] if block.latent_norm else []
+    down, up = (fmt.get(name, dtype) for name in ("latent_down", "latent_up"))
+    return [
+        Tensor(name="latent_down", rows=inner, cols=hidden, format=down, kind="latent", split_rows="tp"),
+        *norm,
+        Tensor(name="latent_up", rows=hidden, cols=inner, format=up, kind="latent", split_cols="tp"),
+    ]
+
+
 def _router_vectors(block: Moe, hidden: int, dtype: str) -> list[Tensor]:
-    """Return the vectors of the router, and the norms of the branches."""
+    """Return the vectors of the router, its table, and the norms of the branches."""
     found = []
+    if block.hash_vocab:
+        found.append(_whole("hash_table", block.hash_vocab, block.top_k, HASH_ENTRY, INDEX))
     if block.router_bias:
-        found.append(Tensor(name="router_bias", rows=block.experts, format="fp32", kind="router"))
+        found.append(Tensor(name="router_bias", rows=block.experts + block.zero_experts, format="fp32", kind="router"))
     if block.router_linear_bias:
         found.append(Tensor(name="router_linear_bias", rows=block.experts, format=dtype, kind="router"))
     if block.router_scales:
@@ -139,14 +173,14 @@ def _routed(block: Moe, low: Lowering, by_name: dict[str, Tensor], busiest: Busi
     ins = tuple(by_name[n] for n in ("gate", "up") if n in by_name)
     down = by_name["down"]
     width = local_rows(ins[0], low.shards)
-    copies, hidden = busiest.copies, low.hidden
+    copies, inner = busiest.copies, block.latent_width or low.hidden
     return [
-        low.elementwise("experts.permute", copies * (2 * hidden * low.narrow_bytes(ins[0].format))),
+        low.elementwise("experts.permute", copies * (2 * inner * low.narrow_bytes(ins[0].format))),
         *_grouped(block, low, "experts." + "+".join(t.name for t in ins), ins, busiest),
         low.elementwise("experts.activation", copies * (width * ((len(ins) + 1) * WIDE_BYTES))),
         *low.quantise("experts.down", down.format, copies * width),
         *_grouped(block, low, "experts.down", (down,), busiest),
-        low.elementwise("experts.unpermute", copies * (2 * hidden * WIDE_BYTES)),
+        low.elementwise("experts.unpermute", copies * (2 * inner * WIDE_BYTES)),
     ]
 
 
@@ -159,7 +193,7 @@ def _grouped(block: Moe, low: Lowering, name: str, parts: tuple[Tensor, ...], bu
         rows = rows + local_rows(tensor, low.shards)
         weights = weights + one_copy_bytes(tensor, low.shards)
     cols = np.ceil(parts[0].cols / (at.etp if parts[0].split_cols else 1.0))
-    mean = at.replica_sequences * at.new_tokens * (block.top_k / at.ep)
+    mean = at.replica_sequences * at.new_tokens * (experts_a_token(block) / at.ep)
     elements = sum(t.rows * t.cols for t in parts)
     work = Work(
         name=name,
@@ -177,14 +211,40 @@ def _grouped(block: Moe, low: Lowering, name: str, parts: tuple[Tensor, ...], bu
 
 
 def edges(block: Moe, low: Lowering, residual: str, dtype: str) -> tuple[Item, ...]:
-    """Return what surrounds the experts under one residual layout: norm, dispatch and combine.
+    """Return what surrounds the experts under one residual layout: norm, router, latent, dispatch and combine.
 
     Shared experts wait for the norm (and for the router where it also gates them), routed ones for router, quantise
     and dispatch; both are done before they are added.
     """
     fmt = block.formats.get("up", dtype)
-    sent = low.narrow_bytes(fmt)
-    here, rows = low.residual_layout(residual), low.residual_rows(residual)
+    rows = low.residual_rows(residual)
+    by_name = {t.name: t for t in tensors(block, low.hidden, dtype)}
+    gates = tuple(by_name[n] for n in ("router", "shared_gate") if n in by_name)
+    scores = low.gemm("+".join(gate.name for gate in gates), gates, rows, low.at.tokens)
+    weighed = block.shared_gate or block.routed_shared
+    dispatches = _latent_dispatches if block.latent_width else _dispatches
+    return (
+        *low.norms("ffn", rows, block),
+        *_kept(block, low, rows),
+        *(scores if weighed else _routed_side(block, scores)),
+        *_routed_side(block, _hash_lookup(block, low, rows)),
+        *_branch_norms(block, low, rows),
+        *dispatches(block, low, residual, by_name, fmt),
+    )
+
+
+def _kept(block: Moe, low: Lowering, rows: Column) -> list[Node]:
+    """Return what experts beside other blocks cost (LongCat's shortcut): their sum is kept until it is added."""
+    if block.pre_norm or block.post_norm:
+        return []
+    return [low.elementwise("experts.kept", rows * (2 * low.hidden * WIDE_BYTES))]
+
+
+def _dispatches(block: Moe, low: Lowering, residual: str, by_name: dict[str, Tensor], fmt: str) -> tuple[Item, ...]:
+    """Return the two ways to bring tokens to experts and results back, both ending at the residual layout."""
+    del by_name
+    sent, rows = low.narrow_bytes(fmt), low.residual_rows(residual)
+    here = low.residual_layout(residual)
     whole, own, split = low.layout(tp="R", dpa="R"), low.layout(tp="R"), low.layout(tp="T")
     partial = low.layout(tp="P", dpa="P")
     shared_in = (_shared_side([low.reshard(here, own, sent)]),) if block.shared_width and here != own else ()
@@ -198,16 +258,45 @@ def edges(block: Moe, low: Lowering, residual: str, dtype: str) -> tuple[Item, .
         name="exchange",
         nodes=(*shared_in, *_routed_side(block, exchanged), _join(block, low, split, here)),
     )
-    by_name = {t.name: t for t in tensors(block, low.hidden, dtype)}
-    gates = tuple(by_name[n] for n in ("router", "shared_gate") if n in by_name)
-    scores = low.gemm("+".join(gate.name for gate in gates), gates, rows, low.at.tokens)
     return (
-        *low.norms("ffn", rows, block),
-        *(scores if block.shared_gate else _routed_side(block, scores)),
         *_routed_side(block, low.quantise("dispatch", fmt, rows * low.hidden)),
-        *_branch_norms(block, low, rows),
         Choice(name="moe-dispatch", plans=(gather, exchange)),
     )
+
+
+def _latent_dispatches(
+    block: Moe, low: Lowering, residual: str, by_name: dict[str, Tensor], fmt: str
+) -> tuple[Item, ...]:
+    """Return the same for experts behind a latent: tokens and results are Hl wide, and every rank of TP has them."""
+    at, inner, sent = low.at, block.latent_width, low.narrow_bytes(fmt)
+    here = low.residual_layout(residual)
+    whole, own, split = low.layout(tp="R", dpa="R"), low.layout(tp="R"), low.layout(tp="T")
+    down = (
+        *low.gemm("latent_down", (by_name["latent_down"],), at.tokens),
+        *low.quantise("dispatch", fmt, at.tokens * np.ceil(inner / at.tp)),
+        low.message("gather-latent", CollectiveKind.ALL_GATHER, "tp", at.tokens * (inner * sent)),
+    )
+    norm = [low.elementwise("latent-norm", at.tokens * (2 * inner * WIDE_BYTES))] if block.latent_norm else []
+    up = (*norm, *low.gemm("latent_up", (by_name["latent_up"],), at.tokens))
+    gather = (*_between(low, own, whole, sent, inner), low.reshard(low.layout(tp="P", dpa="P"), own, width=inner))
+    exchange = (
+        *_between(low, own, split, sent, inner),
+        low.once("exchange", block, lambda: _exchanges(block, low, sent)),
+        *_between(low, split, own, WIDE_BYTES, inner),
+    )
+    plans = (Plan(name="gather", nodes=gather), Plan(name="exchange", nodes=exchange))
+    return (
+        *_between(low, here, own, low.narrow_bytes(by_name["latent_down"].format)),
+        *_routed_side(block, (*down, Choice(name="moe-dispatch", plans=plans), *up)),
+        low.reshard(low.layout(tp="P"), here),
+    )
+
+
+def _hash_lookup(block: Moe, low: Lowering, rows: Column) -> list[Node]:
+    """Return the lookup of each token's experts in a table, k numbers a token."""
+    if not block.hash_vocab:
+        return []
+    return [low.elementwise("hash-lookup", rows * (block.top_k * bytes_per_element(find_format(HASH_ENTRY))))]
 
 
 def _branch_norms(block: Moe, low: Lowering, rows: Column) -> list[Node]:
@@ -217,17 +306,17 @@ def _branch_norms(block: Moe, low: Lowering, rows: Column) -> list[Node]:
     return [low.elementwise("ffn.branch-norms", rows * (block.branch_norms * 2 * low.hidden * WIDE_BYTES))]
 
 
-def _between(low: Lowering, source: Layout, target: Layout, element_bytes: float) -> tuple[Node, ...]:
-    return () if source == target else (low.reshard(source, target, element_bytes),)
+def _between(low: Lowering, source: Layout, target: Layout, element_bytes: float, width: int = 0) -> tuple[Node, ...]:
+    return () if source == target else (low.reshard(source, target, element_bytes, width),)
 
 
 def _exchanges(block: Moe, low: Lowering, sent: float) -> Choice:
     """Return the Choice of ways to send tokens to their experts and results back."""
-    plans, busiest = [], busiest_of(block, low)
+    plans, busiest, inner = [], busiest_of(block, low), block.latent_width or low.hidden
     for name, copies in (("expanded", busiest.copies), ("coalesced", busiest.tokens)):
         for suffix, first in (("", False), ("-etp-first", True)):
-            there = _exchange(low, copies, sent, gather_first=first, combine=False)
-            back = _exchange(low, copies, WIDE_BYTES, gather_first=first, combine=True)
+            there = _exchange(low, copies, inner * sent, gather_first=first, combine=False)
+            back = _exchange(low, copies, inner * WIDE_BYTES, gather_first=first, combine=True)
             plans.append(Plan(name=name + suffix, nodes=(*there, *back)))
     plans.append(Plan(name="merged", nodes=_merged(block, low, sent)))
     return Choice(name="moe-exchange", plans=tuple(plans))
@@ -239,7 +328,7 @@ def _merged(block: Moe, low: Lowering, sent: float) -> tuple[Message, ...]:
     Of n ranks in p parts, a part takes a token once if any of its experts are chosen; its n / p ranks share what
     arrives. Inside a part a token goes to each distinct rank, as coalesced.
     """
-    at = low.at
+    at, inner = low.at, block.latent_width or low.hidden
 
     known: dict[int, tuple[Column, Column]] = low.once("merged", block, dict)
 
@@ -248,13 +337,13 @@ def _merged(block: Moe, low: Lowering, sent: float) -> tuple[Message, ...]:
         if id(parts) not in known:
             per_part = busiest_rank(block, parts, at.replica_tokens).tokens
             known[id(parts)] = parts, per_part / (np.maximum(at.ep / parts, 1.0) * at.etp)
-        return known[id(parts)][1] * (low.hidden * element)
+        return known[id(parts)][1] * (inner * element)
 
     inside = busiest_of(block, low).tokens
     messages = []
     for name, element, combine in (("dispatch", sent, False), ("combine", WIDE_BYTES, True)):
         kind = CollectiveKind.REDUCE_SCATTER if combine else CollectiveKind.ALL_GATHER
-        row = low.hidden * element
+        row = inner * element
         across = Message(
             name=name,
             kind=CollectiveKind.ALL_TO_ALL,
@@ -267,16 +356,14 @@ def _merged(block: Moe, low: Lowering, sent: float) -> tuple[Message, ...]:
     return tuple(messages)
 
 
-def _exchange(
-    low: Lowering, copies: Column, element: float, *, gather_first: bool, combine: bool
-) -> tuple[Message, ...]:
+def _exchange(low: Lowering, copies: Column, row: float, *, gather_first: bool, combine: bool) -> tuple[Message, ...]:
     """Return the all-to-all over EP and the gather (or, coming back, scatter) over ETP.
 
     A rank's ETP peers take 1/ETP of its copies each when the gather comes after; all of them when before,
-    and then only own tokens (T / TP of them) were gathered. Message of the busiest rank.
+    and then only own tokens (T / TP of them) were gathered. `row` is the bytes of one token. Message of the busiest
+    rank.
     """
     at = low.at
-    row = low.hidden * element
     kind = CollectiveKind.REDUCE_SCATTER if combine else CollectiveKind.ALL_GATHER
     if gather_first:
         over_etp = np.ceil(at.tokens / at.tp) * at.etp * row

@@ -3,34 +3,48 @@
 from collections import Counter
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
-from inferometer.blocks import ends, layer_inputs, tower
+from inferometer.blocks import ends, layer_inputs, residual, tower
 from inferometer.blocks.kinds import ffn_tensors, mixer_tensors
-from inferometer.blocks.tensors import Tensor, chip_bytes
+from inferometer.blocks.routing import experts_a_token
+from inferometer.blocks.tensors import INDEX, Tensor, chip_bytes
+from inferometer.specs.drafter import Drafter
 from inferometer.specs.feedforward import Moe
+from inferometer.specs.lookup import Lookup
 from inferometer.specs.model import Layer, ModelSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParamCount:
-    """Parameters of a model. Totals leave MTP layers out, as published totals do."""
+    """Parameters of a model. Totals leave drafters out, as published totals do."""
 
     total: int
     active: int
-    """total - routed (1 - k/E): parameters one token touches, embeddings included."""
+    """total - routed (1 - k/E): parameters one token touches, embeddings included; k are those it is sent to."""
     active_one_table: int
     """`active` less the tables of which a token reads one row: of what it brings to each layer, and the input
     embedding where the head is its own table."""
     mtp: int
+    """Of all drafters."""
     by_kind: dict[str, int]
     checkpoint_bytes: int
 
 
 def layer_blocks(model: ModelSpec, layer: Layer) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
     """Return the tensors of a layer's mixer and of its feed-forward."""
-    mixer = () if layer.mixer is None else mixer_tensors(model.mixers[layer.mixer], model.hidden, model.dtype)
-    ffn = () if layer.ffn is None else ffn_tensors(model.ffns[layer.ffn], model.hidden, model.dtype)
+    mixer: tuple[Tensor, ...] = ()
+    ffn: tuple[Tensor, ...] = ()
+    if layer.mixer is not None:
+        mixer = (
+            *mixer_tensors(model.mixers[layer.mixer], model.hidden, model.dtype),
+            *residual.tensors(model, "mixer"),
+        )
+    if layer.ffn is not None:
+        block = model.ffns[layer.ffn]
+        around = () if isinstance(block, Lookup) else residual.tensors(model, "ffn")
+        ffn = (*ffn_tensors(block, model.hidden, model.dtype), *around)
     return mixer, ffn
 
 
@@ -48,17 +62,25 @@ def all_tensors(model: ModelSpec) -> tuple[tuple[Tensor, int], ...]:
     return (*layers, *((t, 1) for t in ends.tensors(model)), *towers)
 
 
+def drafter_params(model: ModelSpec, drafter: Drafter) -> int:
+    """Return the parameters of a drafter; embedding and head are the model's."""
+    stack = tuple(Layer(mixer=layer.mixer, ffn=layer.ffn) for layer in drafter.layers)
+    own = msgspec.structs.replace(model, mixers=drafter.mixers, ffns=drafter.ffns, layers=stack, units=(), drafters=())
+    layers = sum(t.params for layer in stack for t in layer_tensors(own, layer) if t.kind != INDEX)
+    return layers + sum(rows * cols * n for rows, cols, n in drafter.shapes.values())
+
+
 def count_params(model: ModelSpec) -> ParamCount:
     """Return the exact parameter counts of a model, with the bytes they take as stored.
 
-    An MTP layer is a copy of the last layer behind two norms, a [H, 2H] projection and an output norm; it shares
-    embedding and head with the model (DeepSeek-V3, arXiv:2412.19437 section 2.2).
+    A token reads few rows of memory tables: those tables are idle but for them.
     """
     by_kind: Counter[str] = Counter()
     routed_idle = 0.0
     stored = 0.0
     for tensor, times in all_tensors(model):
-        by_kind[tensor.kind] += tensor.params * times
+        if tensor.kind != INDEX:
+            by_kind[tensor.kind] += tensor.params * times
         stored += (
             float(chip_bytes((tensor,), dict.fromkeys(("tp", "kv", "groups", "ep", "etp", "heads"), np.asarray(1.0))))
             * times
@@ -67,17 +89,18 @@ def count_params(model: ModelSpec) -> ParamCount:
         block = None if layer.ffn is None else model.ffns[layer.ffn]
         if isinstance(block, Moe):
             experts = sum(t.params for t in ffn_tensors(block, model.hidden, model.dtype) if t.kind == "experts")
-            routed_idle += experts * (block.experts - block.top_k) / block.experts
+            routed_idle += experts * (block.experts - experts_a_token(block)) / block.experts
+        if isinstance(block, Lookup):
+            routed_idle += block.width * (block.rows - block.reads)
     total = sum(by_kind.values())
     active = round(total - routed_idle)
-    last = sum(t.params for t in layer_tensors(model, model.layers[-1]))
     table = 0 if model.tied else (model.vocab + model.more_rows) * model.hidden
     table += model.layer_inputs.rows * layer_inputs.features(model) if model.layer_inputs else 0
     return ParamCount(
         total=total,
         active=active,
         active_one_table=active - table,
-        mtp=model.mtp_layers * (last + 3 * model.hidden + 2 * model.hidden * model.hidden),
+        mtp=sum(drafter_params(model, drafter) for drafter in model.drafters),
         by_kind=dict(by_kind),
         checkpoint_bytes=round(stored),
     )

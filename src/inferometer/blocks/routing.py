@@ -1,10 +1,12 @@
 """Routing statistics: distinct experts, distinct shards, the busiest rank. Uniform popularity.
 
-Letters: E experts, k chosen a token, g groups of which G may be chosen from, n expert-parallel ranks,
-l = E / n experts a rank holds, T tokens, m = T k / n mean copies a rank receives.
+Letters: E experts, Z zero experts, k chosen a token of E + Z, g groups of which G may be chosen from, n
+expert-parallel ranks, l = E / n experts a rank holds, T tokens, m = T k E / (E + Z) / n mean copies a rank receives.
 
 Group-limited routing (DeepSeek-V3, arXiv:2412.19437 section 2.1.2) first takes G of g groups, then k experts
 inside them; uniform popularity makes both draws uniform without replacement.
+
+A zero expert returns its input (LongCat-Flash, arXiv:2509.01322 section 2.1): what falls on one goes to no rank.
 """
 
 from functools import cache
@@ -27,6 +29,15 @@ class RankDraw(NamedTuple):
     """Probability that at least one copy lands on the rank."""
 
 
+def experts_a_token(block: Moe) -> float:
+    """Return the mean experts that a token is sent to: k E / (E + Z).
+
+    >>> experts_a_token(Moe(experts=512, zero_experts=256, top_k=12, width=1))
+    8.0
+    """
+    return block.top_k * block.experts / (block.experts + block.zero_experts)
+
+
 def _hypergeometric(total: int, marked: int, drawn: int) -> list[float]:
     """Return P(j marked among `drawn` of `total`) for j = 0..drawn."""
     whole = comb(total, drawn)
@@ -34,12 +45,14 @@ def _hypergeometric(total: int, marked: int, drawn: int) -> list[float]:
 
 
 @cache
-def rank_draw(experts: int, top_k: int, groups: int, top_groups: int, ranks: int) -> RankDraw:
+def rank_draw(  # noqa: PLR0917 (arguments of a cached function are its key, by position)
+    experts: int, top_k: int, groups: int, top_groups: int, ranks: int, zero: int = 0
+) -> RankDraw:
     """Return mean, variance and hit probability of one token's copies on one of `ranks` ranks.
 
     A rank holds l = E / n experts (rounded up): whole groups, and part of one more. With c of its whole groups
     chosen it holds c E / g eligible experts out of G E / g, and the part where that group is chosen too; copies
-    are hypergeometric.
+    are hypergeometric. Zero experts are drawn from besides, under free routing.
 
     >>> rank_draw(256, 8, 1, 1, 256).hit == 8 / 256
     True
@@ -55,7 +68,7 @@ def rank_draw(experts: int, top_k: int, groups: int, top_groups: int, ranks: int
             p = p_chosen * p_marked
             if p <= 0:
                 continue
-            draws = _hypergeometric(top_groups * group, marked, top_k)
+            draws = _hypergeometric(top_groups * group + zero, marked, top_k)
             mean += p * sum(j * d for j, d in enumerate(draws))
             second += p * sum(j * j * d for j, d in enumerate(draws))
             hit += p * (1 - draws[0])
@@ -86,18 +99,22 @@ SMALL_MEAN = 8.0
 
 
 @cache
-def _small_table(experts: int, top_k: int, ranks: int) -> Column:
-    """Return E[copies on the busiest rank] for T = 0, 1, .. while T k / n < SMALL_MEAN, free routing.
+def _small_table(experts: int, top_k: int, ranks: int, zero: int) -> Column:
+    """Return E[copies on the busiest rank] for T = 0, 1, .. while m < SMALL_MEAN, free routing.
 
     A rank's copies are binomial(l T, k / E), conditioned on the total T k (the draws hold at most one copy
     an expert and token). By Bayes, P(max <= c | sum = N) = F(c)^n P(sum of truncated = N) / P(sum = N), each
     sum's density at N by the local limit theorem. E[max] = sum over c of P(max > c). Levin, "A representation
-    for multinomial cumulative distribution functions", Annals of Statistics 9 (1981).
+    for multinomial cumulative distribution functions", Annals of Statistics 9 (1981). Copies on zero experts are one
+    more binomial of the sum, of (Z T, k / (E + Z)), which no maximum truncates.
     """
-    count = max(2, ceil(SMALL_MEAN * ranks / top_k) + 1)
+    each = top_k * experts / (experts + zero)
+    count = max(2, ceil(SMALL_MEAN * ranks / each) + 1)
     tokens = np.arange(count, dtype=np.float64)[:, None]
+    if ranks == 1:
+        return tokens[:, 0] * each
     trials = tokens * (experts / ranks)
-    p = min(top_k / experts, 1 - 1e-9)
+    p = min(top_k / (experts + zero), 1 - 1e-9)
     cap = int(SMALL_MEAN + 8 * sqrt(SMALL_MEAN)) + 2
     values = np.arange(cap, dtype=np.float64)[None, :]
     pmf = np.empty((count, cap))
@@ -108,14 +125,17 @@ def _small_table(experts: int, top_k: int, ranks: int) -> Column:
     mean = np.cumsum(pmf * values, axis=1) / below
     spread = np.maximum(np.cumsum(pmf * values * values, axis=1) / below - mean * mean, 0.0)
     total = tokens * top_k
-    full = np.maximum(trials * p * (1 - p), 1e-12)
-    width = np.maximum(spread, 1e-12)
-    gap = (total - ranks * mean) ** 2 / (2 * ranks * width)
+    free = tokens * (zero / ranks)
+    full = np.maximum((trials + free) * p * (1 - p), 1e-12)
+    width = np.maximum(spread + free * p * (1 - p), 1e-12)
+    gap = (total - ranks * (mean + free * p)) ** 2 / (2 * ranks * width)
     at_most = np.minimum(1.0, below**ranks * np.exp(-gap) * np.sqrt(full / width))
-    at_most = np.where(values * ranks < total, 0.0, np.maximum.accumulate(at_most, axis=1))
+    too_few = values * ranks + tokens * min(zero, top_k) < total
+    at_most = np.where(too_few, 0.0, np.maximum.accumulate(at_most, axis=1))
     table = np.sum(1 - at_most, axis=1)
     table[0] = 0.0
-    rising: Column = np.maximum.accumulate(np.maximum(table, np.minimum(total[:, 0], 1.0)))
+    some = 1 - comb(zero, top_k) / comb(experts + zero, top_k)
+    rising: Column = np.maximum.accumulate(np.maximum(table, np.where(total[:, 0] > 0, some, 0.0)))
     return rising
 
 
@@ -138,11 +158,16 @@ class Busiest(NamedTuple):
 
 
 @cache
-def _rank_constants(moe: tuple[int, int, int, int], ranks: int) -> tuple[float, ...]:
-    """Return what the busiest-rank formulas need of one (E, k, g, G) and n."""
-    draw = rank_draw(*moe, ranks)
-    free = rank_draw(moe[0], moe[1], 1, 1, ranks)
-    spread = ranks / (ranks - 1) if ranks > 1 else 0.0
+def _rank_constants(moe: tuple[int, int, int, int], ranks: int, zero: int) -> tuple[float, ...]:
+    """Return what the busiest-rank formulas need of one (E, k, g, G), n and Z.
+
+    Copies of n ranks of n' = n (E + Z) / E alike have covariance -var / (n' - 1): their maximum spreads as that of
+    independent ones with variance var n' / (n' - 1).
+    """
+    draw = rank_draw(*moe, ranks, zero)
+    free = rank_draw(moe[0], moe[1], 1, 1, ranks, zero)
+    alike = ranks * (moe[0] + zero) / moe[0]
+    spread = alike / (alike - 1) if alike > 1 else 0.0
     excess = expected_max_normal(ranks)
     widen = sqrt(draw.variance / free.variance) if free.variance > 0 else 1.0
     return (
@@ -157,7 +182,7 @@ def _rank_constants(moe: tuple[int, int, int, int], ranks: int) -> tuple[float, 
 def busiest_rank(block: Moe, ranks: Column, tokens: Column) -> Busiest:
     """Return the busiest of `ranks` expert-parallel ranks when `tokens` tokens are routed, as columns.
 
-    copies: m + e(n) sqrt(T var n/(n-1)) for m >= 8 (with the free variance of one token's copies this is
+    copies: m + e(n) sqrt(T var n'/(n'-1)) for m >= 8 (with the free variance of one token's copies and n' = n this is
     m + e sqrt(m (E-k)/(E-1))), else the table, its excess over m widened by sqrt(var / free var). The table's last
     value bounds the normal form from below, so that copies never fall where one takes over from the other.
     distinct: l (1 - (1 - a/l)^(c/a)), where a = mean copies of a token that hits the rank: exact for n = 1
@@ -166,13 +191,13 @@ def busiest_rank(block: Moe, ranks: Column, tokens: Column) -> Busiest:
     """
     key = (block.experts, block.top_k, block.groups, block.top_groups)
     sizes, index = np.unique(ranks, return_inverse=True)
-    constants = np.array([_rank_constants(key, int(n)) for n in sizes]).T
+    constants = np.array([_rank_constants(key, int(n), block.zero_experts) for n in sizes]).T
     mean, sigma, hit, widen, token_sigma = (row[index] for row in constants)
     root = np.sqrt(tokens)
     average = tokens * mean
     copies = average + sigma * root
     if (average < 2 * SMALL_MEAN).any():
-        table = [_small_table(block.experts, block.top_k, int(n)) for n in sizes]
+        table = [_small_table(block.experts, block.top_k, int(n), block.zero_experts) for n in sizes]
         offsets = np.cumsum([0, *(len(t) for t in table[:-1])])
         last = np.array([len(t) - 1 for t in table])[index]
         at = np.minimum(np.floor(tokens), last)

@@ -13,6 +13,18 @@ import numpy as np
 from inferometer.graph.ops import Column
 from inferometer.specs.formats import find_format, stored_bytes
 
+INDEX = "index"
+"""Kind of a tensor that holds numbers of things, not parameters: its bytes count, its entries do not."""
+
+RESIDUAL = "residual"
+"""Kind of what a residual scheme holds: applied at the arithmetic of the attention core, whatever it is stored in."""
+
+TABLE = "memory-table"
+"""Kind of a table whose rows are found by hashes of a token and those before it."""
+
+LOOKED_UP = frozenset({INDEX, TABLE})
+"""Kinds whose rows are looked up and never multiplied."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
@@ -29,6 +41,13 @@ class Tensor:
     split_rows: str = ""
     split_cols: str = ""
     split_count: str = ""
+    host: bool = False
+    """Held in the host's memory, not in the chip's."""
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether tokens are multiplied by it: a matrix that is no table."""
+        return self.cols > 1 and self.kind not in LOOKED_UP
 
     @property
     def params(self) -> int:
@@ -88,6 +107,11 @@ def _split(size: int, key: str, shards: Shards) -> Column:
 def one_copy_bytes(tensor: Tensor, shards: Shards) -> Column:
     """Return the bytes of one copy's shard on a chip, scales included."""
     return stored_bytes(find_format(tensor.format), local_rows(tensor, shards), local_cols(tensor, shards))
+
+
+def held_on_chip(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Return the tensors that are in a chip's memory."""
+    return tuple(tensor for tensor in tensors if not tensor.host)
 
 
 def chip_bytes(tensors: tuple[Tensor, ...], shards: Shards) -> Column:

@@ -89,9 +89,12 @@ def merged_line(signature: Signature, fabric: Fabric, rates: Sequence[LinkRate])
 
     A copy leaves for a node once, lands on one of its chips (rail aligned) and is forwarded there to each chip that
     asked; network and node work at once. The latencies add. Source: deepseek-ai/DeepEP:docs/legacy.md (normal kernels).
-    Excluded: groups on one axis, which have nothing to merge, and tori, which have no inside.
+    Excluded: groups on one axis, which have nothing to merge, and tori, which have no inside. A group of
+    one sends nothing.
     """
     parts = legs(signature, fabric, rates)
+    if not parts:
+        return MergedLine(0.0, 0.0, 0.0, 1)
     if len(parts) < 2 or any(x.geometry in ("ring", "line") for x in parts):  # noqa: PLR2004 (inside and outside)
         return None
     lines = [_envelope("all-to-all", (x,), None)[0] for x in parts]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inferometer.blocks.model import stage_kinds
+from inferometer.blocks.model import stage_kinds, unit_count
 from inferometer.cost.groups import Signature
 from inferometer.graph.ops import Column
 from inferometer.specs.deployment import Sizes
@@ -107,7 +107,7 @@ def split_layers(n_layers: int, stages: int, rule: str) -> tuple[int, ...]:
 def make_shardings(model: ModelSpec, sizes: Mapping[str, Column], partition: str) -> Shardings:
     """Return shardings with their stage structure; `sizes` are columns of shape (m,)."""
     stages, index = np.unique(sizes["pp"], return_inverse=True)
-    by_pp = [stage_kinds(model, split_layers(len(model.layers), int(pp), partition)) for pp in stages]
+    by_pp = [stage_kinds(model, split_layers(unit_count(model), int(pp), partition)) for pp in stages]
     depth = max(len(kinds) for kinds in by_pp)
     n_segments = len(by_pp[0][0].multiplicities)
     multiplicities = np.zeros((depth, n_segments, len(by_pp)))

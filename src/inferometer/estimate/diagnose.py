@@ -24,7 +24,7 @@ def diagnose(problem: Problem, sizes: Sizes, memory: MemoryLines, microbatches: 
         for part in parts(mixer):
             found += _mixer(part, sizes)
     for ffn in problem.model.ffns:
-        found += _moe(ffn, sizes) if isinstance(ffn, Moe) else _dense(ffn, sizes)
+        found += _moe(ffn, sizes) if isinstance(ffn, Moe) else _dense(ffn, sizes) if isinstance(ffn, Ffn) else []
     tokens = memory.sequences / microbatches * problem.new_tokens
     needs = tokens * memory.activation_bytes_per_token
     if needs > problem.activation_room_bytes:

@@ -12,6 +12,7 @@ import numpy as np
 
 from inferometer.blocks.images import images_of
 from inferometer.blocks.kinds import is_moe, sees_images
+from inferometer.blocks.model import unit_count
 from inferometer.cost.backend import CostBackend
 from inferometer.cost.collectives import collective_lines, lower_envelope
 from inferometer.cost.registry import create_backend
@@ -164,8 +165,9 @@ def _one(problem: Problem, deployment: Deployment) -> tuple[Candidates, Row]:
     sizes = deployment.sizes
     moe = is_moe(problem.model)
     _check_products(sizes, problem.machine.fabric.n_chips, moe=moe)
-    if sizes.pp > len(problem.model.layers):
-        raise InferometerError(f"PP={sizes.pp} exceeds the {len(problem.model.layers)} layers of {problem.model.name}")
+    units = unit_count(problem.model)
+    if sizes.pp > units:
+        raise InferometerError(f"PP={sizes.pp} exceeds the {units} layers of {problem.model.name}")
     names = ("r", "pp", "dpa", "tp", "dcp", "ep", "etp") if moe else ("r", "pp", "dpa", "tp", "dcp")
     found, _ = find_candidates(problem, {name: getattr(sizes, name) for name in names})
     if not len(found.shardings):

@@ -7,11 +7,13 @@ import numpy as np
 
 from inferometer.blocks.kinds import grows
 from inferometer.blocks.kinds import heads as block_heads
+from inferometer.blocks.model import unit_count
 from inferometer.blocks.tensors import Heads
 from inferometer.graph.ops import Column, Mask
 from inferometer.specs.deployment import EngineSpec
 from inferometer.specs.feedforward import FeedForward, Moe
 from inferometer.specs.formats import find_format
+from inferometer.specs.lookup import Lookup
 from inferometer.specs.model import ModelSpec
 
 
@@ -31,8 +33,8 @@ def broken_rules(model: ModelSpec, engine: EngineSpec, sizes: Sizes) -> list[Rul
     rules = [
         Rule(
             "stages-exceed-layers",
-            sizes["pp"] > len(model.layers),
-            f"PP must be at most {len(model.layers)}, the layers of {model.name}",
+            sizes["pp"] > unit_count(model),
+            f"PP must be at most {unit_count(model)}, the layers of {model.name}",
         ),
         Rule("dcp-not-divisor", sizes["tp"] % sizes["dcp"] != 0, "DCP must divide TP"),
     ]
@@ -47,6 +49,8 @@ def broken_rules(model: ModelSpec, engine: EngineSpec, sizes: Sizes) -> list[Rul
         for held in block_heads(mixer):
             rules += _mixer_rules(held, engine, sizes)
     for ffn in model.ffns:
+        if isinstance(ffn, Lookup):
+            continue
         rules += _moe_rules(ffn, engine, sizes) if isinstance(ffn, Moe) else [_width_rule(ffn.width, sizes)]
         if engine.block_aligned:
             rules += _block_rules(ffn, engine, sizes)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from inferometer.blocks.indexer import keys as index_keys
 from inferometer.blocks.kinds import parts
 from inferometer.blocks.params import all_tensors
+from inferometer.blocks.tensors import RESIDUAL
 from inferometer.errors import InferometerError
 from inferometer.specs.deployment import EngineSpec
 from inferometer.specs.formats import find_format
@@ -54,7 +55,7 @@ def resolve_precision(model: ModelSpec, chip: ChipSpec, engine: EngineSpec) -> P
 
     Keys that an indexer scores are multiplied in their own format.
     """
-    stored = {t.format for t, _ in all_tensors(model) if t.cols > 1} | {model.dtype}
+    stored = {t.format for t, _ in all_tensors(model) if t.multiplies and t.kind != RESIDUAL} | {model.dtype}
     mixers = [part for mixer in model.mixers for part in parts(mixer) if isinstance(part, Indexed)]
     own = [mixer.indexer for mixer in mixers if mixer.indexer is not None]
     scored = {index_keys(indexer).stored(model.kv_format) for indexer in own}

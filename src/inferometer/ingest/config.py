@@ -2,23 +2,27 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from inferometer.errors import InferometerError
 from inferometer.ingest.block_lists import unfolded
-from inferometer.ingest.bounds import MAX_HIDDEN, MAX_MTP, MAX_TOKENS, MAX_VOCAB
+from inferometer.ingest.bounds import MAX_HIDDEN, MAX_TOKENS, MAX_VOCAB
 from inferometer.ingest.dialect import FROM_CODE_ALONE, Dialect
 from inferometer.ingest.dialects import ALIASES, DIALECTS
+from inferometer.ingest.drafters import drafters
 from inferometer.ingest.feedforwards import feed_forwards
 from inferometer.ingest.known_keys import check_model_type, check_not_native, is_irrelevant
 from inferometer.ingest.layer_kinds import layer_count
+from inferometer.ingest.lookups import Placed, lookups
 from inferometer.ingest.mixers import mixers
 from inferometer.ingest.norms import flag
 from inferometer.ingest.quant_rules import QuantRules
-from inferometer.ingest.quantization import UNQUANTISED, formats_per_layer, read_quantization
+from inferometer.ingest.quantization import UNQUANTISED, formats_per_layer, of_layers, read_quantization, unique_blocks
 from inferometer.ingest.read_json import one_line, read_json, show
 from inferometer.ingest.reader import ConfigReader
+from inferometer.ingest.residuals import residual
 from inferometer.ingest.wrappers import TEXT, WRAPPERS, Beside, beside, text_config
 from inferometer.specs.feedforward import FeedForward
 from inferometer.specs.formats import DTYPE_ALIASES
@@ -156,11 +160,12 @@ def _assemble(
     reader: ConfigReader, dialect: Dialect, rules: QuantRules, *, name: str, model_type: str, source: str
 ) -> ModelSpec:
     hidden = reader.integer("hidden_size", high=MAX_HIDDEN)
-    count = layer_count(reader, dialect)
+    stated = layer_count(reader, dialect)
+    each = max(len(dialect.unit), 1)
     stored_mixers: tuple[Mixer, ...]
     stored_ffns: tuple[FeedForward, ...]
-    plain_mixers = mixers(reader, dialect, hidden=hidden, layers=count)
-    plain_ffns = feed_forwards(reader, dialect, hidden=hidden, layers=count)
+    plain_mixers = mixers(reader, dialect, hidden=hidden, layers=stated * each)
+    plain_ffns = feed_forwards(reader, dialect, hidden=hidden, layers=stated * each)
     stored_mixers, mixer_of = formats_per_layer(plain_mixers, rules, dialect, reader.where)
     stored_ffns, ffn_of = formats_per_layer(plain_ffns, rules, dialect, reader.where)
     tied = reader.flag("tie_word_embeddings", default=dialect.tied)
@@ -168,7 +173,9 @@ def _assemble(
     vocab = reader.integer("vocab_size", high=MAX_VOCAB)
     context = _max_context(reader, dialect)
     positions = reader.integer(dialect.positions, high=MAX_TOKENS) if dialect.positions else 0
-    norm = dialect.norm
+    norm, own = dialect.norm, (of_layers(stored_mixers, mixer_of), of_layers(stored_ffns, ffn_of))
+    placed = lookups(reader, dialect, hidden=hidden, layers=stated)
+    layers = [Layer(mixer=m, ffn=f) for m, f in zip(mixer_of, ffn_of, strict=True)]
     return ModelSpec(
         name=name,
         architecture=model_type,
@@ -176,8 +183,8 @@ def _assemble(
         vocab=vocab,
         max_context=context,
         mixers=stored_mixers,
-        ffns=stored_ffns,
-        layers=tuple(Layer(mixer=m, ffn=f) for m, f in zip(mixer_of, ffn_of, strict=True)),
+        **_arranged(stored_ffns, layers, placed, each=each),
+        residual=residual(reader, dialect),
         tied=tied,
         dtype=dtype,
         head_format=None if tied else rules.head_format(),
@@ -187,10 +194,10 @@ def _assemble(
         norm_weight=norm.weight,
         norm_bias=flag(reader, norm.bias),
         head_bias=flag(reader, dialect.head_bias),
+        drafters=drafters(reader, dialect, *own, hidden=hidden),
         state_format=_state_format(reader, stored_mixers),
         more_rows=dialect.more_rows,
         layer_inputs=_layer_inputs(reader, dialect, rules),
-        mtp_layers=_mtp(reader, dialect),
         source=source,
         unknown_keys=(
             *(key for key in reader.unknown() if not is_irrelevant(key)),
@@ -212,6 +219,20 @@ def _layer_inputs(reader: ConfigReader, dialect: Dialect, rules: QuantRules) -> 
     if rules.rules or rules.default:
         reader.remark("what a token brings to each layer is taken to be unquantised")
     return LayerInputs(width=width, rows=reader.integer(rule.rows, high=MAX_VOCAB))
+
+
+def _arranged(ffns: tuple[FeedForward, ...], layers: list[Layer], placed: list[Placed], *, each: int) -> dict[str, Any]:
+    """Return the feed-forwards and layers with memory tables among them, and which layers go together."""
+    tables, table_of = unique_blocks([table.block for table in placed])
+    units = [each] * (len(layers) // each)
+    for table, index in reversed(list(zip(placed, table_of, strict=True))):
+        layers.insert(table.layer * each, Layer(ffn=len(ffns) + (index or 0)))
+        units[table.layer] += 1
+    return {
+        "ffns": (*ffns, *tables),
+        "layers": tuple(layers),
+        "units": tuple(units) if placed or each > 1 else (),
+    }
 
 
 def _dtype(reader: ConfigReader) -> str:
@@ -240,17 +261,6 @@ def _state_format(reader: ConfigReader, held: tuple[Mixer, ...]) -> str:
     if form not in UNQUANTISED:
         raise reader.wrong(reader.find("state_dtype")[0], text, "float32, bfloat16 or float16")
     return form
-
-
-def _mtp(reader: ConfigReader, dialect: Dialect) -> int:
-    """Return the multi-token-prediction layers, each like the model's last; 0 where they are made another way."""
-    if not reader.has("num_nextn_predict_layers"):
-        return 0
-    layers = reader.integer_or_none("num_nextn_predict_layers", low=0, high=MAX_MTP) or 0
-    if layers and not dialect.mtp:
-        reader.remark("The multi-token-prediction layers differ from the last layer, and are not counted")
-        return 0
-    return layers
 
 
 def _max_context(reader: ConfigReader, dialect: Dialect) -> int:

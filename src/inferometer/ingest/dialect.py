@@ -6,6 +6,7 @@ from typing import Literal
 
 from inferometer.ingest.modules import Modules
 from inferometer.ingest.reader import Default
+from inferometer.ingest.small_rules import DrafterRule, LatentRule
 from inferometer.specs.block import Block
 
 
@@ -67,16 +68,20 @@ class WindowRule:
     """Field that overrides `every`: a number, or one letter a layer of the period (L local, G global)."""
     listed: str | None = None
     """Field with a list, 1 where a layer is windowed."""
+    numbered: str | None = None
+    """Field with the numbers of the windowed layers, from zero."""
+    drafted: bool = False
+    """`layer_types` may go on with the layers of the drafter."""
 
 
 @dataclass(frozen=True, slots=True)
 class MoeRule:
     """How a family spells its experts."""
 
-    layers: Literal["every", "sparse_step", "after_dense", "interleaved", "span", "period"]
+    layers: Literal["every", "sparse_step", "after_dense", "interleaved", "span", "listed", "period"]
     """every; `decoder_sparse_step` and `mlp_only_layers`; `first_k_dense_replace` and `moe_layer_freq`;
     `interleave_moe_layer_step`; `moe_layer_start_index`, `_end_index` and `moe_layer_interval`;
-    `expert_layer_period` and `_offset`."""
+    `moe_layers_enum`, numbers with commas between; `expert_layer_period` and `_offset`."""
     width: str | tuple[str, ...]
     """Fields with the width of one routed expert, the first that is given."""
     shared_count: str | None = None
@@ -92,15 +97,26 @@ class MoeRule:
     """`topk_method` where the key is absent; None: the family has no such key."""
     router_bias: Flag = False
     """`e_score_correction_bias` exists whatever `topk_method` says."""
+    gated: bool = True
+    beside: bool = False
+    """Experts take the normed input of the block before, and are added at the end of the layer."""
     bias: bool = False
     router_linear_bias: bool = False
     router_scales: bool = False
     branch_norms: int = 0
+    latent: str | None = None
+    """Field with the width that routed experts work on; absent or null: the hidden size."""
+    latent_norm: Flag = False
+    zero: str | None = None
+    """Field with the number of experts that return their input."""
+    hashed: str | None = None
+    """Field with how many of the first layers look experts up by token id."""
+    routed_shared: bool = False
+    """The router weighs the shared experts too."""
     switch: Key | None = None
     """Flag that must be true for there to be experts."""
     least: int = 0
     """With fewer experts the class has a dense feed-forward; 0: it always has experts."""
-    gated: bool = True
 
 
 NOAUX_MOE = MoeRule(
@@ -270,22 +286,6 @@ class IndexRule:
 
 
 @dataclass(frozen=True, slots=True)
-class LatentRule:
-    """What a family's latent attention has beside DeepSeek-V2's."""
-
-    rope_norm: bool = False
-    head_scales: bool = False
-    unrotated: bool = False
-    """`qk_rope_head_dim` may be 0."""
-    no_rope: str | None = None
-    """Field with a list, 0 where a layer rotates nothing: its heads are as wide, all of it unrotated."""
-    no_rope_every: str | None = None
-    """Field with a period, read where there is no list: such a layer, counted from one, rotates nothing."""
-    source: str | None = None
-    """Field with the layer whose latent each layer uses."""
-
-
-@dataclass(frozen=True, slots=True)
 class Dialect:
     """One family's spelling and class defaults."""
 
@@ -305,6 +305,22 @@ class Dialect:
     layer_inputs: InputsRule | None = None
     more_rows: int = 0
     """Rows of the embedding beyond the vocabulary."""
+    unit: tuple[Kinds, ...] = ()
+    """What one layer of the config is made of, in order, where it is several of ours: a stage takes them together."""
+    drafter: DrafterRule = field(default_factory=DrafterRule)
+    plain: tuple[str, ...] = ()
+    """Tensors that a blanket quantisation leaves in the model's dtype, although it does not say so."""
+    residual: Literal["hyper", "independent", "headless", "gated", "attention"] | None = None
+    """Residual scheme, as `ingest.residuals` reads it; None: a plain sum."""
+    conv: str | None = None
+    """Field with the taps of short convolutions: of k, of v, and of what attention and feed-forward give."""
+    relative: tuple[str, str] | None = None
+    """Fields with the width of a head's relative state, and with the distances it gives logits for: on windowed layers
+    the window's."""
+    out_scale: bool = False
+    """Each feed-forward has a learned scale."""
+    lookups: Literal["ngram", "engram", "ple"] | None = None
+    """Kind of memory tables, as `ingest.lookups` reads them."""
     qkv_bias: Flag = False
     out_bias: Flag = False
     ffn_bias: Flag = False

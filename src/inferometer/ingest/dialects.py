@@ -8,6 +8,7 @@ from inferometer.ingest import families_llama as llama
 from inferometer.ingest import families_mamba as mamba
 from inferometer.ingest import families_more as more
 from inferometer.ingest import families_sparse as sparse
+from inferometer.ingest import families_wide as wide
 from inferometer.ingest.dialect import Dialect
 
 ALIASES: dict[str, tuple[str, ...]] = {
@@ -34,8 +35,14 @@ DIALECTS: dict[str, Dialect] = {
     **more.COHERE,
     **more.EXAONE,
     **more.MOES,
+    **wide.LONGCAT,
+    **wide.STEP,
+    **wide.HUNYUAN,
+    **wide.INKLING,
+    "mimo_v2": replace(more.MOES["mimo_v2_flash"], from_code_alone=True),  # SGLang reads both with one class
     **hybrid.QWEN,
     **hybrid.DELTA,
+    **hybrid.KIMI,
     **mamba.MAMBA,
     **hybrid.CONV,
     **sparse.SPARSE,

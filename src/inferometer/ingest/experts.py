@@ -1,10 +1,11 @@
 """Which layers have routed experts, and what they are, from a config read through its dialect."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from inferometer.ingest.bounds import MAX_EXPERTS, MAX_LAYERS, MAX_TOKENS, MAX_WIDTH
+from inferometer.ingest.bounds import MAX_EXPERTS, MAX_HIDDEN, MAX_LAYERS, MAX_TOKENS, MAX_VOCAB, MAX_WIDTH
 from inferometer.ingest.dialect import MoeRule
+from inferometer.ingest.norms import flag
 from inferometer.ingest.reader import ConfigReader
 from inferometer.specs.feedforward import Moe
 
@@ -32,26 +33,39 @@ def moe_layers(reader: ConfigReader, rule: MoeRule | None, layers: int) -> list[
     """Return for each layer whether its feed-forward is routed."""
     if rule is None or not _has_experts(reader, rule):
         return [False] * layers
-    return _routed(reader, rule, layers)
+    return _ROUTED[rule.layers](reader, layers)
 
 
-def _routed(reader: ConfigReader, rule: MoeRule, layers: int) -> list[bool]:
-    match rule.layers:
-        case "sparse_step":
-            step = reader.integer("decoder_sparse_step", high=MAX_LAYERS)
-            dense = set(reader.integers("mlp_only_layers", low=0, high=MAX_TOKENS) or ())
-            return [(layer + 1) % step == 0 and layer not in dense for layer in range(layers)]
-        case "interleaved":
-            step = reader.integer("interleave_moe_layer_step", high=MAX_LAYERS)
-            routed = reader.integers("moe_layers", low=0, high=MAX_TOKENS)
-            return [(layer + 1) % step == 0 if routed is None else layer in routed for layer in range(layers)]
-        case "span":
-            return _span(reader, layers)
-        case "period":
-            return _period(reader, layers)
-        case "after_dense":
-            return _after_dense(reader, layers)
+def _every(reader: ConfigReader, layers: int) -> list[bool]:
+    del reader
     return [True] * layers
+
+
+def _sparse_step(reader: ConfigReader, layers: int) -> list[bool]:
+    """Return every so many layers, counted from one, but for those that are listed as dense."""
+    step = reader.integer("decoder_sparse_step", high=MAX_LAYERS)
+    dense = set(reader.integers("mlp_only_layers", low=0, high=MAX_TOKENS) or ())
+    return [(layer + 1) % step == 0 and layer not in dense for layer in range(layers)]
+
+
+def _interleaved(reader: ConfigReader, layers: int) -> list[bool]:
+    """Return every so many layers, counted from one, or those listed."""
+    step = reader.integer("interleave_moe_layer_step", high=MAX_LAYERS)
+    routed = reader.integers("moe_layers", low=0, high=MAX_TOKENS)
+    return [(layer + 1) % step == 0 if routed is None else layer in routed for layer in range(layers)]
+
+
+def _listed(reader: ConfigReader, layers: int) -> list[bool]:
+    """Return the layers of a list of numbers with commas between (Step 3.5); absent: all but the first three."""
+    text = reader.text("moe_layers_enum")
+    if text is None:
+        reader.remark("moe_layers_enum is absent: all layers but the first three have experts")
+        return [layer >= 3 for layer in range(layers)]  # noqa: PLR2004 (the class's own default)
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not all(word.isdecimal() and len(word) <= 5 for word in words):  # noqa: PLR2004 (digits of a layer's number)
+        raise reader.wrong("moe_layers_enum", text, "numbers of layers with commas between")
+    numbers = {int(word) for word in words}
+    return [layer in numbers for layer in range(layers)]
 
 
 def _has_experts(reader: ConfigReader, rule: MoeRule) -> bool:
@@ -97,6 +111,18 @@ def _after_dense(reader: ConfigReader, layers: int) -> list[bool]:
     return [layer >= first and layer % every == 0 for layer in range(layers)]
 
 
+_ROUTED: Mapping[str, Callable[[ConfigReader, int], list[bool]]] = {
+    "every": _every,
+    "sparse_step": _sparse_step,
+    "interleaved": _interleaved,
+    "span": _span,
+    "listed": _listed,
+    "period": _period,
+    "after_dense": _after_dense,
+}
+"""`MoeRule.layers` -> what tells routed layers, of (reader, layers)."""
+
+
 def moe_blocks(
     reader: ConfigReader, rule: MoeRule, around: Mapping[str, Any], sparse: Sequence[bool]
 ) -> list[Moe | None]:
@@ -106,9 +132,10 @@ def moe_blocks(
     top_k = per_layer(reader, "num_experts_per_tok", layers, high=MAX_EXPERTS)
     width = per_layer(reader, _stated_width(reader, rule), layers, high=MAX_WIDTH)
     shared = _shared_widths(reader, rule, width)
+    hashed = _hashed(reader, rule, layers)
     made: dict[tuple[int, ...], Moe] = {}
     found: list[Moe | None] = []
-    for layer, sizes in enumerate(zip(experts, top_k, width, shared, strict=True)):
+    for layer, sizes in enumerate(zip(experts, top_k, width, shared, hashed, strict=True)):
         if sparse[layer] and sizes not in made:
             made[sizes] = _moe(reader, rule, around, _Sizes(*sizes))
         found.append(made[sizes] if sparse[layer] else None)
@@ -120,6 +147,16 @@ class _Sizes(NamedTuple):
     top_k: int
     width: int
     shared: int
+    hash_vocab: int
+
+
+def _hashed(reader: ConfigReader, rule: MoeRule, layers: int) -> list[int]:
+    """Return for each layer the rows of its table of experts by token id; 0 where the router chooses."""
+    if rule.hashed is None:
+        return [0] * layers
+    first = reader.integer_or_none(rule.hashed, low=0, high=MAX_LAYERS) or 0
+    vocab = reader.integer("vocab_size", high=MAX_VOCAB)
+    return [vocab if layer < first else 0 for layer in range(layers)]
 
 
 def _widths(rule: MoeRule) -> tuple[str, ...]:
@@ -152,6 +189,8 @@ def _moe(reader: ConfigReader, rule: MoeRule, around: Mapping[str, Any], sizes: 
     if sizes.top_k > sizes.experts:
         raise reader.wrong("num_experts_per_tok", sizes.top_k, f"at most the {sizes.experts} experts")
     groups, top_groups, bias = _routing(reader, rule, sizes.experts, sizes.top_k)
+    latent = (reader.integer_or_none(rule.latent, high=MAX_HIDDEN) or 0) if rule.latent else 0
+    counted = rule.shared_count if rule.routed_shared else None
     return Moe(
         experts=sizes.experts,
         top_k=sizes.top_k,
@@ -162,11 +201,16 @@ def _moe(reader: ConfigReader, rule: MoeRule, around: Mapping[str, Any], sizes: 
         shared_gate=rule.shared_gate and sizes.shared > 0,
         groups=groups,
         top_groups=top_groups,
-        router_bias=bias,
+        router_bias=bias and not sizes.hash_vocab,
         router_linear_bias=rule.router_linear_bias,
         router_scales=rule.router_scales,
         branch_norms=rule.branch_norms,
-        **around,
+        latent_width=latent,
+        latent_norm=latent > 0 and flag(reader, rule.latent_norm),
+        zero_experts=reader.integer(rule.zero, low=0, high=MAX_EXPERTS) if rule.zero else 0,
+        hash_vocab=sizes.hash_vocab,
+        routed_shared=reader.integer(counted, low=0, high=MAX_EXPERTS) if counted else 0,
+        **(dict(around) | ({"pre_norm": False} if rule.beside else {})),
     )
 
 

@@ -228,3 +228,29 @@ CONV: Final[dict[str, Dialect]] = {
         defaults={**_LFM2.defaults, "first_k_dense_replace": 2},
     ),
 }
+
+KIMI: Final[dict[str, Dialect]] = {
+    "kimi_k3_text": replace(
+        DELTA["kimi_linear"],
+        gate="wide",
+        recurrent=RecurrentRule(low_rank=("decay",)),
+        residual="attention",
+        plain=("latent_down", "latent_up"),  # SGLang 0.5.23 loads them unquantised (`models/kimi_k3.py`)
+        moe=replace(
+            d.GROUPED_MOE,
+            shared_count="num_shared_experts",
+            latent="routed_expert_hidden_size",
+            latent_norm=Key("latent_moe_use_norm"),
+        ),
+        only={
+            "use_grouped_topk": True,
+            "mla_use_output_gate": True,
+            "linear_attn_config.use_full_rank_gate": True,
+        },
+        inert=(
+            *DELTA["kimi_linear"].inert,
+            *("activation_situ_beta", "activation_situ_linear_beta", "linear_attn_config.gate_lower_bound"),
+            *("topk_method", "routed_scaling_factor", "hidden_act"),
+        ),
+    ),
+}

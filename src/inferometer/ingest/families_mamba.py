@@ -8,6 +8,7 @@ from typing import Final
 
 from inferometer.ingest import dialect as d
 from inferometer.ingest.dialect import ATTENTION_BIAS, MLP_BIAS, Dialect, Key, Kinds, LayerRule, MoeRule, RecurrentRule
+from inferometer.ingest.small_rules import DrafterRule
 from inferometer.specs.feedforward import Ffn, Moe
 from inferometer.specs.mixers import Attention
 
@@ -24,6 +25,8 @@ _MIXER_MOE = {
     "router": ("mixer.gate",),
     "up": ("mixer.experts.{e}.up_proj",),
     "down": ("mixer.experts.{e}.down_proj",),
+    "latent_down": ("mixer.fc1_latent_proj",),
+    "latent_up": ("mixer.fc2_latent_proj",),
     "shared_up": ("mixer.shared_experts.up_proj",),
     "shared_down": ("mixer.shared_experts.down_proj",),
 }
@@ -67,7 +70,9 @@ MAMBA: Final[dict[str, Dialect]] = {
             grouped=True,
             router_bias=True,
             gated=False,
+            latent="moe_latent_size",
         ),
+        drafter=DrafterRule(pattern="mtp_layers_block_type"),
         aliases={
             "hybrid_override_pattern": ("layers_block_type", "layer_types"),
             "mamba_n_heads": ("mamba_num_heads",),
@@ -83,7 +88,6 @@ MAMBA: Final[dict[str, Dialect]] = {
         only={
             "tie_word_embeddings": False,
             "n_shared_experts": 1,
-            "moe_latent_size": None,
             "attention_bias": False,
             "mlp_hidden_act": "relu2",
         },

@@ -23,6 +23,7 @@ from inferometer.ingest.dialect import (
     NormRule,
     WindowRule,
 )
+from inferometer.ingest.small_rules import DrafterRule
 from inferometer.specs.feedforward import Moe
 
 _POST_NORM = NormRule(pre=False, post=True)
@@ -349,6 +350,7 @@ MOES: Final[dict[str, Dialect]] = {
         },
         moe=d.NOAUX_MOE,
         defaults={"num_key_value_heads": 4, "first_k_dense_replace": 0},
+        drafter=DrafterRule(windowed=True, dense=True),
         only={"add_full_attention_sink_bias": False},
         inert=("attention_chunk_size", "attention_value_scale", "swa_rope_theta"),
     ),

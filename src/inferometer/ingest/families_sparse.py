@@ -9,9 +9,10 @@ from typing import Final
 
 from inferometer.ingest import dialect as d
 from inferometer.ingest import modules as m
-from inferometer.ingest.dialect import Dialect, IndexRule, Key, Kinds, LatentRule, LayerRule, MoeRule, WindowRule
+from inferometer.ingest.dialect import Dialect, IndexRule, Key, Kinds, LayerRule, MoeRule, WindowRule
 from inferometer.ingest.families_llama import DEEPSEEK
 from inferometer.ingest.reader import Default
+from inferometer.ingest.small_rules import LatentRule
 from inferometer.specs.feedforward import Moe
 from inferometer.specs.mixers import Compressed
 

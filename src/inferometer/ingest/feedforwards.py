@@ -19,7 +19,7 @@ def feed_forwards(reader: ConfigReader, dialect: Dialect, *, hidden: int, layers
 
     Raises InferometerError for shapes that are missing or out of range, or routing that cannot be.
     """
-    around = norms(reader, dialect)
+    around = {**norms(reader, dialect), "out_scale": dialect.out_scale}
     kinds = layer_kinds(reader, dialect, layers)
     follows = [kind.ffn != NO_BLOCK for kind in kinds]
     by_rule = moe_layers(reader, dialect.moe, layers)

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from inferometer.ingest.bounds import MAX_HEADS, MAX_HIDDEN, MAX_LAYERS
-from inferometer.ingest.dialect import Dialect, LatentRule
+from inferometer.ingest.dialect import Dialect
 from inferometer.ingest.gates import gate
 from inferometer.ingest.indexers import indexers
 from inferometer.ingest.norms import flag, norms
 from inferometer.ingest.reader import ConfigReader
+from inferometer.ingest.small_rules import LatentRule
 from inferometer.ingest.windows import limits, skip_variants
 from inferometer.specs.indexer import Indexer
 from inferometer.specs.mixers import Mla, Single

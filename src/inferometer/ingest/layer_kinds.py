@@ -27,6 +27,8 @@ def layer_kinds(reader: ConfigReader, dialect: Dialect, layers: int) -> list[Kin
     Raises InferometerError where the list is too short or long, or names a kind that is not understood.
     """
     rule = dialect.layers
+    if dialect.unit:
+        return list(dialect.unit) * (layers // len(dialect.unit))
     if rule is None:
         return [Kinds(ffn=dialect.ffn)] * layers
     reader.skip(*rule.lists, *(name for name in (rule.period, rule.offset) if name))
@@ -39,6 +41,11 @@ def layer_kinds(reader: ConfigReader, dialect: Dialect, layers: int) -> list[Kin
             return [Kinds(ffn=dialect.ffn)] * layers
         if not rule.key:
             raise reader.error(next(iter(rule.lists)), "is missing or null")
+    return _worded(reader, rule, layers)
+
+
+def _worded(reader: ConfigReader, rule: LayerRule, layers: int) -> list[Kinds]:
+    """Return the kinds by a word a layer."""
     key, words = _words(reader, rule.key)
     if len(words) != layers:
         raise reader.wrong(key, f"{len(words)} layers", f"num_hidden_layers = {layers}")
@@ -58,6 +65,20 @@ def _layers(reader: ConfigReader, name: str, layers: int) -> frozenset[int]:
 
 def _stated(reader: ConfigReader, name: str) -> bool:
     return reader.has(name) and reader.find(name)[1] is not None
+
+
+def draft_layers(reader: ConfigReader, dialect: Dialect, layers: int) -> list[int]:
+    """Return the layers of the model that those of one step of a drafter are like."""
+    rule, pattern = dialect.layers, dialect.drafter.pattern
+    assert rule is not None  # noqa: S101 (a drafter's pattern is in the words of the rule)
+    kinds = layer_kinds(reader, dialect, layers)
+    key, words = _words(reader, pattern or "")
+    found = []
+    for word in words:
+        if word not in rule.words or rule.words[word] not in kinds:
+            raise reader.wrong(key, word, ", ".join(rule.words))
+        found.append(layers - 1 - kinds[::-1].index(rule.words[word]))
+    return found
 
 
 def _words(reader: ConfigReader, name: str) -> tuple[str, tuple[str, ...]]:

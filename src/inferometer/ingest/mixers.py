@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from inferometer.ingest import recurrent
-from inferometer.ingest.bounds import MAX_HEADS
+from inferometer.ingest.bounds import MAX_HEADS, MAX_TOKENS
 from inferometer.ingest.compressed import compressed
 from inferometer.ingest.dialect import Dialect
 from inferometer.ingest.experts import per_layer
@@ -18,7 +18,7 @@ from inferometer.ingest.indexers import indexers
 from inferometer.ingest.kv_sharing import kv_shared
 from inferometer.ingest.latents import latents
 from inferometer.ingest.layer_kinds import NO_BLOCK, layer_kinds
-from inferometer.ingest.norms import flag, norms
+from inferometer.ingest.norms import MAX_TAPS, flag, norms
 from inferometer.ingest.reader import ConfigReader
 from inferometer.ingest.windows import limits, skip_variants
 from inferometer.specs.indexer import Indexer
@@ -72,9 +72,20 @@ def _attentions(reader: ConfigReader, dialect: Dialect, hidden: int, layers: int
     gated = gate(reader, dialect)
     made: dict[_Layer, Attention] = {}
     for kind in dict.fromkeys(kinds):
-        made[kind] = _attention(reader, dialect, kind, hidden=hidden, gated=gated, around=around)
+        block = _attention(reader, dialect, kind, hidden=hidden, gated=gated, around=around)
+        made[kind] = msgspec.structs.replace(block, **_near(reader, dialect, kind.limit))
     skip_variants(reader, dialect)
     return [made[kind] for kind in kinds]
+
+
+def _near(reader: ConfigReader, dialect: Dialect, window: int | None) -> dict[str, int]:
+    """Return what attention knows of nearness: taps of convolutions of k and v, logits by distance."""
+    near = {"conv": reader.integer(dialect.conv, high=MAX_TAPS)} if dialect.conv else {}
+    if dialect.relative is None:
+        return near
+    width, extent = dialect.relative
+    stated = reader.integer(extent, high=MAX_TOKENS)
+    return near | {"relative": reader.integer(width, high=MAX_HEADS), "relative_extent": window or stated}
 
 
 def _attention(

@@ -15,6 +15,7 @@ ATTENTION_MODULES: Modules = {
     "q": ("self_attn.q_proj", "self_attn.qkv_proj"),
     "k": ("self_attn.k_proj", "self_attn.qkv_proj"),
     "v": ("self_attn.v_proj", "self_attn.qkv_proj"),
+    "r": ("self_attn.r_proj",),
     "gate": ("self_attn.gate_proj", "self_attn.g_proj"),
     "o": ("self_attn.o_proj",),
     "index_q": ("self_attn.indexer.q_proj", "self_attn.index_q_proj", "self_attn.indexer.index_qk_proj"),
@@ -49,6 +50,8 @@ MOE_MODULES: Modules = {
     "shared_up": ("mlp.shared_experts.up_proj", "mlp.shared_expert.up_proj"),
     "shared_down": ("mlp.shared_experts.down_proj", "mlp.shared_expert.down_proj"),
     "shared_gate": ("mlp.shared_expert_gate",),
+    "latent_down": ("mlp.routed_expert_down_proj", "mlp.fc1_latent_proj"),
+    "latent_up": ("mlp.routed_expert_up_proj", "mlp.fc2_latent_proj"),
 }
 MIXTRAL_MODULES: Modules = {
     "router": ("block_sparse_moe.gate", "mlp.gate"),

@@ -6,6 +6,8 @@ from typing import Any
 from inferometer.ingest.dialect import Dialect, Flag
 from inferometer.ingest.reader import ConfigReader
 
+MAX_TAPS = 1_000
+
 
 def flag(reader: ConfigReader, fact: Flag) -> bool:
     """Return a fact of the family, or the flag of the config that says it."""
@@ -20,4 +22,5 @@ def norms(reader: ConfigReader, dialect: Dialect) -> Mapping[str, Any]:
         "post_norm": rule.post,
         "norm_weight": rule.weight,
         "norm_bias": flag(reader, rule.bias),
+        "out_conv": reader.integer(dialect.conv, high=MAX_TAPS) if dialect.conv else 0,
     }

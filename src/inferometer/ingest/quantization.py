@@ -16,12 +16,12 @@ from inferometer.specs.block import Block
 from inferometer.specs.feedforward import FeedForward, Moe
 from inferometer.specs.formats import DTYPE_ALIASES, FORMATS
 from inferometer.specs.mixers import Beside, Mixer
-from inferometer.specs.model import Layer, ModelSpec
+from inferometer.specs.model import ModelSpec
 
 Kind = TypeVar("Kind", bound=Mixer | FeedForward)
 
 _COMPRESSORS = ("compress_kv", "compress_gate", "index_kv", "index_gate")
-NOT_LINEAR = frozenset({"router", "shared_gate", "index_weights", "index_pool", *_COMPRESSORS})
+NOT_LINEAR = frozenset({"router", "shared_gate", "table", "index_weights", "index_pool", *_COMPRESSORS})
 """Tensors that a blanket scheme leaves in the model's dtype: what decides where a token goes or what it reads."""
 
 MAX_WORK = 50_000_000
@@ -83,11 +83,15 @@ def formats_per_layer(
     many that only a hostile file would hold them.
     """
     experts = max((block.experts for block in blocks if isinstance(block, Moe)), default=1)
+    each = max(len(dialect.unit), 1)
     work = len(blocks) * len(rules.expert_probes(experts)) * rules.cost()
     if work > MAX_WORK:
         raise InferometerError(f"{where}: quantisation rules take {work} steps to apply; allowed: {MAX_WORK}")
     return unique_blocks(
-        [block if block is None else with_formats(block, i, rules, dialect, where) for i, block in enumerate(blocks)]
+        [
+            block if block is None else with_formats(block, i // each, rules, dialect, where)
+            for i, block in enumerate(blocks)
+        ]
     )
 
 
@@ -104,7 +108,7 @@ def with_formats(block: Kind, layer: int, rules: QuantRules, dialect: Dialect, w
     probes = rules.expert_probes(block.experts) if isinstance(block, Moe) else (0,)
     for tensor in block.matrices():
         names = [f"model.layers.{layer}.{module}" for module in modules[tensor]]
-        linear = tensor not in NOT_LINEAR
+        linear = tensor not in NOT_LINEAR and tensor not in dialect.plain
         if any("{e}" in module for module in names):
             found = {
                 rules.format_of(tuple(module.replace("{e}", str(expert)) for module in names)) for expert in probes
@@ -143,6 +147,11 @@ def unique_blocks(per_layer: Sequence[Kind | None]) -> tuple[tuple[Kind, ...], t
     return tuple(blocks), tuple(indices)
 
 
+def of_layers(blocks: Sequence[Kind], index: Sequence[int | None]) -> list[Kind | None]:
+    """Return the block of each layer, by its index."""
+    return [None if i is None else blocks[i] for i in index]
+
+
 def quant_scheme(model: ModelSpec, name: str) -> ModelSpec:
     """Return `model` with every linear weight of its mixers and feed-forwards in the format `name`.
 
@@ -151,8 +160,9 @@ def quant_scheme(model: ModelSpec, name: str) -> ModelSpec:
     Raises UnknownNameError for a scheme that is not known.
     """
     form = DTYPE_ALIASES.get(name.lower(), name.lower())
-    if form not in FORMATS:
-        raise unknown_name("quantisation scheme", name, FORMATS)
+    schemes = [known for known, each in FORMATS.items() if each.compute]
+    if form not in schemes:
+        raise unknown_name("quantisation scheme", name, schemes)
     plain = form in UNQUANTISED
     mixers = [_in_format(block, None if plain else form) for block in model.mixers]
     ffns = [_in_format(block, None if plain else form) for block in model.ffns]
@@ -162,7 +172,10 @@ def quant_scheme(model: ModelSpec, name: str) -> ModelSpec:
         model,
         mixers=distinct_mixers,
         ffns=distinct_ffns,
-        layers=tuple(Layer(mixer=_at(mixer_of, layer.mixer), ffn=_at(ffn_of, layer.ffn)) for layer in model.layers),
+        layers=tuple(
+            msgspec.structs.replace(layer, mixer=_at(mixer_of, layer.mixer), ffn=_at(ffn_of, layer.ffn))
+            for layer in model.layers
+        ),
         dtype=form if plain else model.dtype,
         head_format=None if plain else model.head_format,
     )

@@ -19,7 +19,7 @@ def limits(reader: ConfigReader, rule: WindowRule | None, layers: int) -> list[i
         return [None] * layers
     if rule.layer_types:
         reader.skip("layer_types")
-    reader.skip(*(name for name in (rule.every_key, rule.listed) if name))
+    reader.skip(*(name for name in (rule.every_key, rule.listed, rule.numbered) if name))
     if not (rule.switch is None or _switched_on(reader, rule)):
         reader.skip(rule.key, rule.switch.name if rule.switch else "", rule.first_layer or "")
         return [None] * layers
@@ -39,6 +39,8 @@ def _limited(reader: ConfigReader, rule: WindowRule, layers: int) -> list[bool]:
     """Return for each layer whether the window is on it: by list, by period, or from a first layer on."""
     first = 0 if rule.first_layer is None else reader.integer(rule.first_layer, low=0, high=MAX_TOKENS)
     kinds = reader.texts("layer_types") if rule.layer_types else ()
+    if rule.drafted:
+        kinds = kinds[:layers]
     if kinds:
         _check_length(reader, "layer_types", len(kinds), layers)
         for kind in kinds:
@@ -47,6 +49,9 @@ def _limited(reader: ConfigReader, rule: WindowRule, layers: int) -> list[bool]:
         return [kind in WINDOWED for kind in kinds]
     if rule.listed_only:
         raise reader.error("layer_types", "is missing or empty")
+    if rule.numbered and reader.has(rule.numbered):
+        numbers = reader.integers(rule.numbered, low=0, high=layers - 1)
+        return [layer in (numbers or ()) for layer in range(layers)]
     listed = reader.integers(rule.listed, low=0, high=1) if rule.listed else None
     if listed:
         _check_length(reader, rule.listed or "", len(listed), layers)

@@ -66,6 +66,11 @@ WRAPPERS: dict[str, Wrapper] = {
         inert=("projector_hidden_act", "audio_token_id", "hidden_size"),
     ),
     "phi3_v": Wrapper("phi3_v", {"img_processor": TowerRule("phi3_clip")}, flat=True),
+    "inkling_mm_model": Wrapper("inkling_text"),
+    "step3p7": Wrapper("step3p5", inert=("projector_bias", "understand_projector_stride")),
+    "kimi_k3": Wrapper(
+        "kimi_k3_text", inert=("ignore_index", "image_placeholder", "media_placeholder_token_id", "bos_token_id")
+    ),
     "kimi_k25": Wrapper(
         "kimi_k2",
         {"vision_config": TowerRule("moonvit")},

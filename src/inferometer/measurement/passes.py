@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from inferometer.blocks.kinds import is_moe
+from inferometer.blocks.model import unit_count
 from inferometer.catalog.loader import build_machine
 from inferometer.cost.backend import CostBackend
 from inferometer.errors import InferometerError
@@ -88,7 +89,7 @@ class Pricer:
     def _price(self, one: Pass, batches: list[int]) -> None:
         setup, sizes = one.setup, one.setup.sizes
         problem = self._problem(one)
-        if sizes.pp > len(problem.model.layers):
+        if sizes.pp > unit_count(problem.model):
             raise InferometerError(f"PP={sizes.pp} exceeds the layers of {setup.model}")
         columns, placements = self._space(setup, problem)
         if not len(columns["tp"]):

@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inferometer.blocks import ends, layer_inputs, tower
+from inferometer.blocks import ends, layer_inputs, residual, tower
 from inferometer.blocks.cache import Cache
-from inferometer.blocks.kinds import caches, mixer_shards
+from inferometer.blocks.kinds import caches, mixer_shards, out_caches
 from inferometer.blocks.model import layer_kinds
 from inferometer.blocks.params import layer_blocks, layer_tensors
-from inferometer.blocks.tensors import Shards, chip_bytes, local_rows
+from inferometer.blocks.routing import experts_a_token
+from inferometer.blocks.tensors import Shards, chip_bytes, held_on_chip, local_rows
 from inferometer.errors import InferometerError
 from inferometer.graph.ops import Column
 from inferometer.specs.feedforward import Moe
@@ -95,7 +96,8 @@ def kv_bytes_per_token(model: ModelSpec, *, windows: bool = True) -> float:
     for layer in model.layers:
         for cache in _caches(model, layer):
             grows = not (cache.fixed or cache.images) and (windows or cache.most is None)
-            total += cache.entry_bytes(cache_format(cache, model)) / cache.tokens if grows else 0.0
+            each = cache.entry_bytes(cache_format(cache, model)) / cache.tokens if grows else 0.0
+            total += layer.visits * each
     return total
 
 
@@ -109,7 +111,11 @@ def state_bytes_per_sequence(model: ModelSpec) -> float:
 
 
 def _caches(model: ModelSpec, layer: Layer) -> tuple[Cache, ...]:
-    return () if layer.mixer is None else caches(model.mixers[layer.mixer])
+    """Return what a layer keeps of a sequence: its mixer, and the convolutions after its blocks."""
+    mixer = None if layer.mixer is None else model.mixers[layer.mixer]
+    ffn = None if layer.ffn is None else model.ffns[layer.ffn]
+    after = tuple(c for block in (mixer, ffn) if block is not None for c in out_caches(block, model.hidden))
+    return (*(() if mixer is None else caches(mixer)), *after)
 
 
 def cache_format(cache: Cache, model: ModelSpec) -> str:
@@ -127,7 +133,7 @@ def footprint(
     state_slots: int = 1,
     cross_tokens: int = 0,
 ) -> Footprint:
-    """Return weights, KV and state a chip, by stage kind.
+    """Return weights, KV and state a chip, by stage kind; a layer has a cache for each visit.
 
     `sizes` are columns of shape (m,), `multiplicities` (C, segments, m) in the order of `lower_model`, `length` the
     tokens a sequence reaches, `cross_tokens` those of images that cross-attention keeps beside them, `state_slots` the
@@ -138,7 +144,7 @@ def footprint(
     kv, state = np.zeros_like(held), np.zeros_like(held)
     for kind, times in zip(layer_kinds(model), multiplicities.swapaxes(0, 1), strict=False):
         shards = _layer_shards(model, kind, sizes)
-        held = held + times * chip_bytes(layer_tensors(model, kind), shards)
+        held = held + times / kind.visits * chip_bytes(held_on_chip(layer_tensors(model, kind)), shards)
         for cache in _caches(model, kind):
             entry = cache.local_bytes(shards, sizes["dcp"], cache_format(cache, model))
             if cache.fixed:
@@ -159,21 +165,22 @@ def footprint(
 def activation_bytes_per_token(model: ModelSpec, sizes: Mapping[str, Column]) -> Column:
     """Return the bytes a chip needs at the widest block, for each token of a DPA rank in the pass, (m,).
 
-    bf16: residual stream and normed copy (2 H), and the outputs of all projections of one block at once; routed
-    experts count k DPA / EP copies of a token. What a token brings to each layer is kept through the pass.
+    bf16: what a token carries from layer to layer (H, or more under a residual scheme) and its normed copy (H), and the
+    outputs of all projections of one block at once; routed experts count k DPA / EP copies of a token. What a token
+    brings to each layer is kept through the pass.
     """
     widest = np.zeros_like(sizes["tp"])
     for kind in layer_kinds(model):
         own = _layer_shards(model, kind, sizes)
         ffn = None if kind.ffn is None else model.ffns[kind.ffn]
-        copies = ffn.top_k * sizes["dpa"] / sizes["ep"] if isinstance(ffn, Moe) else np.ones_like(widest)
+        copies = experts_a_token(ffn) * sizes["dpa"] / sizes["ep"] if isinstance(ffn, Moe) else np.ones_like(widest)
         for tensors in layer_blocks(model, kind):
             width = np.zeros_like(widest)
             for tensor in tensors:
-                if tensor.cols > 1:
+                if tensor.multiplies:
                     width = width + local_rows(tensor, own) * (copies if tensor.kind == "experts" else 1.0)
             widest = np.maximum(widest, width)
-    return ACTIVATION_BYTES * (2 * model.hidden + layer_inputs.features(model) + widest)
+    return ACTIVATION_BYTES * ((1 + residual.vectors(model)) * model.hidden + layer_inputs.features(model) + widest)
 
 
 def _layer_shards(model: ModelSpec, layer: Layer, sizes: Mapping[str, Column]) -> Shards:

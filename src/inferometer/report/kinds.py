@@ -6,6 +6,7 @@ from typing import Any
 from inferometer.blocks.model import layer_kinds
 from inferometer.specs.feedforward import FeedForward, Moe
 from inferometer.specs.indexer import Indexer
+from inferometer.specs.lookup import Lookup
 from inferometer.specs.matrix import Matrix
 from inferometer.specs.mixers import Attention, Beside, Compressed, CrossAttention, Mixer, Mla
 from inferometer.specs.model import ModelSpec
@@ -99,15 +100,20 @@ def attention_text(model: ModelSpec) -> str:
 
 
 def _ffn(ffn: FeedForward) -> str:
-    shared = "+s" if isinstance(ffn, Moe) and ffn.shared_width else ""
-    if isinstance(ffn, Moe):
-        return f"{ffn.top_k}{shared} of {ffn.experts}"
-    return "matrix" if isinstance(ffn, Matrix) else "dense"
+    """Return `dense`, or how many of how many experts: `+s` shared ones, `+256z` of which zero, `in 2048` a latent."""
+    if isinstance(ffn, Lookup):
+        return f"{ffn.reads} rows of {ffn.rows}"
+    if not isinstance(ffn, Moe):
+        return "matrix" if isinstance(ffn, Matrix) else "dense"
+    shared = "+s" if ffn.shared_width else ""
+    zero = f"+{ffn.zero_experts}z" if ffn.zero_experts else ""
+    latent = f" in {ffn.latent_width}" if ffn.latent_width else ""
+    return f"{ffn.top_k}{shared} of {ffn.experts}{zero}{latent}"
 
 
 def ffn_text(model: ModelSpec) -> str:
     """Return the kinds of feed-forward of a model: `dense`, or experts with how many a token takes."""
-    kinds = dict.fromkeys(_ffn(ffn) for ffn in model.ffns)
+    kinds = dict.fromkeys(_ffn(ffn) for ffn in model.ffns if not isinstance(ffn, Lookup))
     return ", ".join(sorted(kinds, key=lambda kind: kind == "dense"))
 
 

@@ -48,7 +48,7 @@ _PLAIN = {
     CollectiveKind.P2P: HAND_OVER,
 }
 
-_FFN_PARTS = frozenset({"gate", "up", "down"})
+_FFN_PARTS = frozenset({"gate", "up", "down", "project"})
 
 
 class Term(NamedTuple):
@@ -67,8 +67,9 @@ class Term(NamedTuple):
 def term_of(op: OpRow) -> str:
     """Return the term an operation counts under.
 
-    A router's GEMM is the experts'; of GEMMs in a layer, gate, up and down are the feed-forward's, shared experts'
-    included, and the others the mixer's. What a tower does is the tower's, whatever it is.
+    GEMMs of a router and of experts' latents are the experts', those of a residual scheme are among the norms; of GEMMs
+    in a layer, gate, up and down are the feed-forward's, shared experts' and what memory tables give included, and the
+    others the mixer's. What a tower does is the tower's, whatever it is.
     """
     if is_part(op.segment):
         return TOWER
@@ -78,8 +79,10 @@ def term_of(op: OpRow) -> str:
     if op.segment == "head":
         return HEAD
     parts = op.name.rpartition(".")[2].split("+")
-    if parts[0].startswith("router"):
+    if parts[0].startswith(("router", "latent")):
         return EXPERTS
+    if parts[0] == "residual":
+        return plain[str(OpKind.ELEMENTWISE)]
     return FFN if _FFN_PARTS.issuperset(parts) else MIXER
 
 

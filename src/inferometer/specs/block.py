@@ -18,6 +18,10 @@ class Block(Spec, frozen=True, kw_only=True):
     """The norms have weights; OLMo 1's have none."""
     norm_bias: bool = False
     """The norms are LayerNorms with a bias."""
+    out_conv: int = 0
+    """Taps of a short convolution of the output's channels over tokens (Inkling); 0: none."""
+    out_scale: bool = False
+    """One learned scale of the output, or of the router's weights (Inkling)."""
     formats: dict[str, str] = {}
     """Format by tensor name, where it is not the model's dtype."""
 

@@ -1,9 +1,10 @@
 """What follows the mixer of a layer: one description a kind. Shapes only, no arithmetic.
 
-Letters: H hidden, F ffn width, E experts, k experts a token.
+Letters: H hidden, Hl latent width, F ffn width, E experts, Z zero experts, k experts a token.
 """
 
 from inferometer.specs.block import Block
+from inferometer.specs.lookup import Lookup
 from inferometer.specs.matrix import Matrix
 
 
@@ -26,7 +27,7 @@ class Ffn(Block, tag="ffn", frozen=True, kw_only=True):
 class Moe(Block, tag="moe", frozen=True, kw_only=True):
     """Routed experts, with an optional shared expert (or dense branch) beside them.
 
-    Tensors `router gate up down shared_gate_proj shared_up shared_down shared_gate`.
+    Tensors `router latent_down gate up down latent_up shared_gate_proj shared_up shared_down shared_gate`.
     """
 
     experts: int
@@ -51,6 +52,18 @@ class Moe(Block, tag="moe", frozen=True, kw_only=True):
     """A scale an input channel and one an expert (Gemma 4)."""
     branch_norms: int = 0
     """Norms at the ends of the routed and the dense branch (Gemma 4: 3)."""
+    latent_width: int = 0
+    """Hl: routed experts take and give vectors of this width, behind projections [Hl, H] and [H, Hl] (Kimi K3,
+    Nemotron 3 Super); 0: they work on H."""
+    latent_norm: bool = False
+    """A norm of the experts' sum, before it is projected back to H (Kimi K3)."""
+    zero_experts: int = 0
+    """Z: experts that return their input (LongCat): the router may choose them, nothing is sent or computed."""
+    hash_vocab: int = 0
+    """Rows of a table that gives a token's experts by its id, in place of the best scores (DeepSeek-V4's first
+    layers); 0: the router chooses. The router still weighs them."""
+    routed_shared: int = 0
+    """Shared experts with a row of the router, which weighs them (Inkling)."""
 
     def matrices(self) -> tuple[str, ...]:
         """Return the names of its matrices."""
@@ -58,7 +71,8 @@ class Moe(Block, tag="moe", frozen=True, kw_only=True):
         shared: tuple[str, ...] = ()
         if self.shared_width:
             shared = (*(("shared_gate_proj",) if self.gated else ()), "shared_up", "shared_down")
-        return ("router", *gate, "up", "down", *shared, *(("shared_gate",) if self.shared_gate else ()))
+        ends = ("latent_down", "latent_up") if self.latent_width else ()
+        return ("router", *gate, "up", "down", *ends, *shared, *(("shared_gate",) if self.shared_gate else ()))
 
 
-FeedForward = Ffn | Moe | Matrix
+FeedForward = Ffn | Moe | Matrix | Lookup

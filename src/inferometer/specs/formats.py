@@ -28,7 +28,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tensor_scale_bytes: int = 0
     """Bytes of scalars held once a tensor."""
     compute: tuple[str, ...]
-    """Arithmetic types that can take this format, narrowest first: the widening ladder."""
+    """Arithmetic types that can take this format, narrowest first: the widening ladder; none: it holds no weights."""
     source: str
 
 
@@ -40,6 +40,7 @@ FORMATS: dict[str, Format] = {
         Format(name="fp32", bits=32, compute=("fp32",), source="IEEE 754"),
         Format(name="bf16", bits=16, compute=("bf16", "fp16", "fp32"), source="bfloat16: 16 bits"),
         Format(name="fp16", bits=16, compute=("fp16", "bf16", "fp32"), source="IEEE 754"),
+        Format(name="int32", bits=32, compute=(), source="numbers of things, not weights: expert ids, row ids"),
         Format(
             name="fp8",
             bits=8,
@@ -133,6 +134,15 @@ FORMATS: dict[str, Format] = {
             )
             for group in (32, 64)
             for suffix, zero_bits in (("", 0), ("-zp", 4))
+        ),
+        Format(
+            name="mxfp8",
+            bits=8,
+            block_rows=1,
+            block_cols=32,
+            scale_bits=8,
+            compute=("fp8", "bf16", "fp16"),
+            source=_OCP_MX,
         ),
         Format(
             name="mxfp4",

@@ -12,7 +12,7 @@ from inferometer.specs.recurrent import LinearAttention, Mamba1, Mamba2, ShortCo
 
 
 class Attention(Block, tag="attention", frozen=True, kw_only=True):
-    """Softmax attention with grouped kv heads: MHA (K = N), GQA, MQA (K = 1). Tensors `q k v gate o`."""
+    """Softmax attention with grouped kv heads: MHA (K = N), GQA, MQA (K = 1). Tensors `q k v r gate o`."""
 
     heads: int
     kv_heads: int
@@ -44,6 +44,12 @@ class Attention(Block, tag="attention", frozen=True, kw_only=True):
     """A sigmoid gate on the output: none, one a head, one an element."""
     sub_norm: bool = False
     """A norm of o's input (BitNet)."""
+    conv: int = 0
+    """Taps of short convolutions of the channels of k and v over tokens (Inkling); 0: none."""
+    relative: int = 0
+    """Width of a head's relative state, which gives logits by distance in place of rotations (Inkling); 0: none."""
+    relative_extent: int = 0
+    """Distances that have such logits."""
     indexer: Indexer | None = None
     """Picks the tokens that a query reads; None reads all."""
 
@@ -55,7 +61,8 @@ class Attention(Block, tag="attention", frozen=True, kw_only=True):
         """Return the names of its matrices."""
         own = () if self.kv_shared else ("k",) if self.v_from_k else ("k", "v")
         index = self.indexer.matrices() if self.indexer else ()
-        return ("q", *own, *(("gate",) if self.gate != "none" else ()), "o", *index)
+        relative = ("r",) if self.relative else ()
+        return ("q", *own, *relative, *(("gate",) if self.gate != "none" else ()), "o", *index)
 
 
 class CrossAttention(Block, tag="cross", frozen=True, kw_only=True):

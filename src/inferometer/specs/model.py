@@ -1,8 +1,10 @@
 """What a model is: per-layer lists over a few block descriptions. Shapes only, no arithmetic."""
 
 from inferometer.specs.block import Spec
+from inferometer.specs.drafter import Drafter
 from inferometer.specs.feedforward import FeedForward
 from inferometer.specs.mixers import Mixer
+from inferometer.specs.residual import Residual
 from inferometer.specs.tower import Tower
 
 
@@ -11,6 +13,8 @@ class Layer(Spec, frozen=True, kw_only=True):
 
     mixer: int | None = None
     ffn: int | None = None
+    visits: int = 1
+    """Times a pass goes through it, each with a cache of its own (Inkling 2 Mini): its weights are held once."""
 
 
 class LayerInputs(Spec, frozen=True, kw_only=True):
@@ -37,6 +41,9 @@ class ModelSpec(Spec, frozen=True, kw_only=True):
     mixers: tuple[Mixer, ...]
     ffns: tuple[FeedForward, ...]
     layers: tuple[Layer, ...]
+    units: tuple[int, ...] = ()
+    """How many layers in a row a stage takes together, of each unit in turn; empty: each layer alone. What runs beside
+    what (LongCat), or again after what, is on one stage."""
     tied: bool
     """Input embedding and head share one table."""
     dtype: str
@@ -59,9 +66,11 @@ class ModelSpec(Spec, frozen=True, kw_only=True):
     more_rows: int = 0
     """Rows of the embedding beyond the vocabulary, which the head lacks (Llama 3.2 Vision, Molmo)."""
     layer_inputs: LayerInputs | None = None
+    residual: Residual | None = None
+    """How blocks are added to the stream; None is a plain sum."""
     towers: tuple[Tower, ...] = ()
-    mtp_layers: int = 0
-    """Multi-token-prediction layers, listed apart from the total."""
+    drafters: tuple[Drafter, ...] = ()
+    """What guesses ahead of the model, listed apart from the total."""
     source: str
     unknown_keys: tuple[str, ...] = ()
     """Config keys that were not understood; listed, never dropped in silence."""
@@ -72,6 +81,8 @@ class ModelSpec(Spec, frozen=True, kw_only=True):
         """Check that every layer points at a block that exists."""
         if not self.layers:
             raise ValueError(f"model {self.name!r} has no layers")
+        if self.units and sum(self.units) != len(self.layers):
+            raise ValueError(f"the units of {self.name!r} do not add up to its layers")
         for index, layer in enumerate(self.layers):
             for used, listed in ((layer.mixer, self.mixers), (layer.ffn, self.ffns)):
                 if used is not None and not 0 <= used < len(listed):

@@ -1,0 +1,33 @@
+"""Rules of a dialect that stand on no other: what latent attention and drafters of a family have. Data only."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LatentRule:
+    """What a family's latent attention has beside DeepSeek-V2's."""
+
+    rope_norm: bool = False
+    head_scales: bool = False
+    unrotated: bool = False
+    """`qk_rope_head_dim` may be 0."""
+    no_rope: str | None = None
+    """Field with a list, 0 where a layer rotates nothing: its heads are as wide, all of it unrotated."""
+    no_rope_every: str | None = None
+    """Field with a period, read where there is no list: such a layer, counted from one, rotates nothing."""
+    source: str | None = None
+    """Field with the layer whose latent each layer uses."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterRule:
+    """The layers of multi-token prediction: like the model's last layer, unless told."""
+
+    count: str = "num_nextn_predict_layers"
+    """Field with how many there are."""
+    pattern: str | None = None
+    """Field with the layers of one step, in the words of `Dialect.layers`: each is like the last layer of its word."""
+    windowed: bool = False
+    """Attention is that of windowed layers."""
+    dense: bool = False
+    """The feed-forward is the model's dense one."""
