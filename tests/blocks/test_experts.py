@@ -39,9 +39,9 @@ def test_parameters(fields, more):
     assert (counted(experts(**fields)).total - counted(PLAIN).total) / L == more
 
 
-def test_a_table_of_hashed_routing_takes_four_bytes_an_expert():
+def test_a_table_of_hashed_routing_takes_eight_bytes_an_expert():
     more = counted(experts(hash_vocab=V)).checkpoint_bytes - counted(PLAIN).checkpoint_bytes
-    assert more == L * V * K * 4
+    assert more == L * V * K * 8
 
 
 def test_a_token_is_active_in_the_experts_it_is_sent_to():
@@ -110,5 +110,5 @@ def test_zero_experts_take_no_flops_and_no_messages():
 
 def test_hashed_routing_looks_up_and_still_weighs():
     found = {op.name: op for op in ops(experts(hash_vocab=V), Sizes(), chips=1)}
-    assert found["hash-lookup"].traffic_bytes["activations"] == 64 * K * 4
+    assert found["hash-lookup"].traffic_bytes["activations"] == 64 * K * 8
     assert "router" in found

@@ -126,7 +126,7 @@ def test_the_chips_of_a_stage_hold_every_tensor_once_a_copy(spec, tp, dpa, data)
     expected = 0.0
     for tensor, times in all_tensors(spec):
         split = shards[tensor.split_rows] * shards[tensor.split_cols] * shards[tensor.split_count]
-        width = 4 if tensor.format in {"fp32", "int32"} else 2
+        width = {"fp32": 4, "int64": 8}.get(tensor.format, 2)
         expected += tensor.params * times * width * (stage / split)
     assert stage * float(got.weights_bytes[0, 0]) == pytest.approx(expected, rel=1e-12)
 

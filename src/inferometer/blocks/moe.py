@@ -47,8 +47,8 @@ from inferometer.graph.ops import (
 from inferometer.specs.feedforward import Moe
 from inferometer.specs.formats import bytes_per_element, find_format
 
-HASH_ENTRY = "int32"
-"""Format of an expert's number in a table of hashed routing, as SGLang 0.5.23 holds it (`layers/moe/hash_topk.py`)."""
+HASH_ENTRY = "int64"
+"""Format of an expert's number in a table of hashed routing: DeepSeek-V4's index totals need eight bytes each."""
 
 
 def tensors(block: Moe, hidden: int, dtype: str) -> tuple[Tensor, ...]:

@@ -56,8 +56,11 @@ _V4 = Dialect(
         shared_count="n_shared_experts",
         topk_method="noaux_tc",
         router_bias=True,
+        hashed="num_hash_layers",
     ),
-    only={"hc_mult": 1, "num_hash_layers": 0, "attention_bias": False, "num_key_value_heads": 1},
+    residual="hyper",
+    only={"attention_bias": False, "num_key_value_heads": 1},
+    defaults={"num_hash_layers": 0},
     inert=("compress_rope_theta", "hc_eps", "hc_sinkhorn_iters", "swiglu_limit"),
     modules={Compressed: _COMPRESSED, Moe: _NATIVE_MOE},
     quant_keys=("expert_dtype",),
@@ -69,7 +72,7 @@ _V4 = Dialect(
     ),
     from_code_alone=True,
 )
-"""DeepSeek-V4. Until residual streams and hashed experts are understood, configs that have them are refused."""
+"""DeepSeek-V4: compressed attention, hyper-connections, experts by token id in the first layers."""
 
 SPARSE: Final[dict[str, Dialect]] = {
     "deepseek_v32": replace(DEEPSEEK["deepseek_v3"], index=IndexRule()),

@@ -40,7 +40,7 @@ FORMATS: dict[str, Format] = {
         Format(name="fp32", bits=32, compute=("fp32",), source="IEEE 754"),
         Format(name="bf16", bits=16, compute=("bf16", "fp16", "fp32"), source="bfloat16: 16 bits"),
         Format(name="fp16", bits=16, compute=("fp16", "bf16", "fp32"), source="IEEE 754"),
-        Format(name="int32", bits=32, compute=(), source="numbers of things, not weights: expert ids, row ids"),
+        Format(name="int64", bits=64, compute=(), source="numbers of things, not weights: expert ids, row ids"),
         Format(
             name="fp8",
             bits=8,
