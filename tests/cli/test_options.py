@@ -31,6 +31,15 @@ TABLE = {
     "decode_context_parallel_size": "--decode-context-parallel-size -dcp",
     "gpu_memory_utilization": "--gpu-memory-utilization --mem-fraction",
     "reserve_bytes": "--reserve-bytes",
+    "max_model_len": "--max-model-len",
+    "max_num_seqs": "--max-num-seqs",
+    "max_num_batched_tokens": "--max-num-batched-tokens",
+    "enforce_eager": "--enforce-eager",
+    "enable_prefix_caching": "--enable-prefix-caching",
+    "n_gpu_layers": "--n-gpu-layers -ngl",
+    "cpu_offload_gb": "--cpu-offload-gb",
+    "lora_adapters": "--lora-adapters",
+    "lora_rank": "--lora-rank",
     "engine": "--engine",
     "choice": "--choice",
     "backend": "--backend",
@@ -63,10 +72,19 @@ PRICE = "usd_per_chip_hour provider region tier"
 DEPLOYMENT = (
     f"model chip machine {WORK} {SHARDING} {MEMORY} engine choice backend scheduler overlap {PRICE} what_if slo"
 )
+STARTED = "max_model_len max_num_seqs max_num_batched_tokens enforce_eager enable_prefix_caching"
+FORMATS = "quant kv_cache_dtype state_dtype state_slots"
+SUBJECT = f"model chip machine {FORMATS}"
+PLACED = "n_gpu_layers cpu_offload_gb lora_adapters lora_rank"
+SIZED = f"{SHARDING} {MEMORY} {STARTED} {PLACED} engine what_if json table"
 TAKEN = {
     "search": f"{DEPLOYMENT} by per_dollar top progress json table",
     "top": f"{DEPLOYMENT} by per_dollar top progress json table",
     "explain": f"{DEPLOYMENT} placement placements against json table",
+    "memory": f"{SUBJECT} batch_size context {SIZED}",
+    "fit": f"model {FORMATS} batch_size context {STARTED} {PLACED} {MEMORY} engine json table",
+    "max-batch": f"{SUBJECT} context {SIZED}",
+    "max-context": f"{SUBJECT} batch_size {SIZED}",
     "params": "model quant json table",
     "models": "json table",
     "chips": f"one_chip vendor min_memory sort for_model quant {MEMORY} {PRICE} json table",

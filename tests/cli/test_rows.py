@@ -29,6 +29,12 @@ KEYS = {
     " max_context source",
     "params": "model total_params active_params active_params_one_table mtp_params by_kind checkpoint_bytes"
     " unknown_keys assumed",
+    "memory": "version model chip machine n_chips engine sizes context max_model_len batch weights_bytes_per_chip"
+    " kv_bytes_per_token_per_chip kv_pool_bytes block_size blocks_per_request kv_tokens max_concurrency fits reasons"
+    " deficit_bytes nearest lines log assumed",
+    "most": "value memory",
+    "fit": "device vendor source total_bytes free_bytes fits fits_now max_batch max_context memory",
+    "line": "name bytes basis note",
     "sizes": "r pp dpa tp ep etp dcp",
     "workload": "isl osl context images image_size image_tokens kv_cache_dtype reserve_bytes overlap assumed what_if",
     "change": "field before after",

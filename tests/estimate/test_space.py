@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import fabrics, models
 
-from inferometer.blocks.model import layer_kinds, stage_kinds, unit_count
+from inferometer.blocks.model import layer_kinds, split_layers, stage_kinds, unit_count
 from inferometer.catalog.loader import find_engine
-from inferometer.estimate.candidates import GROUP_OF, make_shardings, split_layers
+from inferometer.estimate.candidates import GROUP_OF, make_shardings
 from inferometer.estimate.estimate import IDEAL
 from inferometer.estimate.legality import broken_rules
 from inferometer.estimate.space import enumerate_space

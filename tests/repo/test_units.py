@@ -35,6 +35,7 @@ ALLOWED = {
     "score": "same",
     "bound": "same",
     "ceiling": "count: sequences of a rank",
+    "cpu_offload_gb": "GiB, as vLLM spells its flag",
     "contexts": "tokens in the KV cache, with the share of passes that see them",
     **dict.fromkeys(("r", "pp", "dpa", "tp", "ep", "etp", "dcp"), "count: size of a role"),
 }

@@ -4,11 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from inferometer.blocks.model import split_layers
+from inferometer.catalog.engine_memory import find_engine_memory
 from inferometer.catalog.loader import find_engine
 from inferometer.estimate.estimate import IDEAL
 from inferometer.estimate.legality import broken_rules
 from inferometer.estimate.result import Estimate
 from inferometer.estimate.step import Problem
+from inferometer.memory.asked import Asked
+from inferometer.memory.plan import plan
 from inferometer.report.answer import EngineFit
 from inferometer.specs.deployment import ROLES, EngineSpec
 
@@ -24,10 +28,46 @@ def engine_fits(problem: Problem, priced: Estimate) -> dict[str, EngineFit]:
     if problem.max_length > longest:
         shared.append(f"beyond-context: {problem.max_length} tokens, {problem.model.name} states {longest}")
     vllm = problem.engine if problem.engine.name == "vllm" else find_engine("vllm")
+    differs = _differs(problem, vllm, priced)
     return {
-        "vllm": EngineFit((*_rules(problem, vllm, priced), *shared), _differs(problem, vllm, priced)),
-        "sglang": EngineFit((*_rules(problem, IDEAL, priced), *shared), ()),
+        "vllm": _held(problem, priced, vllm, EngineFit((*_rules(problem, vllm, priced), *shared), differs)),
+        "sglang": _held(problem, priced, _SGLANG, EngineFit((*_rules(problem, IDEAL, priced), *shared), ())),
     }
+
+
+_SGLANG = EngineSpec(name="sglang", version="")
+
+
+def _held(problem: Problem, priced: Estimate, engine: EngineSpec, fit: EngineFit) -> EngineFit:
+    """Return the fit with what the engine's own memory rules say of the flags that are printed.
+
+    Where one sequence of full length lacks room it does not start: refused. Where it starts and holds fewer
+    sequences than were priced, that is said. What is refused already is not asked.
+    """
+    if fit.refused or priced.reasons:
+        return fit
+    memory = priced.memory
+    asked = Asked(
+        model=problem.model,
+        chip=problem.machine.chip.id,
+        visible_bytes=memory.visible_bytes,
+        sizes=priced.sizes,
+        splits=split_layers(len(problem.model.layers), priced.sizes.pp, engine.partition),
+        rules=find_engine_memory(engine.id),
+        context=problem.max_length,
+        max_model_len=problem.max_length,
+        max_num_seqs=max(priced.sequences, 1),
+        share=round(1 - memory.reserve_bytes / memory.visible_bytes, 2) or None,
+    )
+    started = plan(asked)
+    if not started.fits:
+        reasons = "; ".join(started.reasons)
+        return EngineFit((*fit.refused, f"would not start with these flags: {reasons}"), fit.differs)
+    most = started.resident
+    if most >= priced.batch:
+        return fit
+    note = f"its own reserves leave room for {most:,.0f} of these {priced.batch:,} sequences at full length"
+    return EngineFit(fit.refused, (*fit.differs, note))
 
 
 def _rules(problem: Problem, engine: EngineSpec, priced: Estimate) -> tuple[str, ...]:

@@ -12,10 +12,12 @@ import msgspec
 from inferometer.catalog.loader import build_machine, preset_config, preset_ids
 from inferometer.catalog.names import close_names, resolve
 from inferometer.catalog.presets import preset_index
+from inferometer.catalog.quant_schemes import find_scheme
 from inferometer.errors import InferometerError, UnknownNameError, unknown_name
 from inferometer.ingest.config import CONFIG_NAME, SIDECAR_NAME, load_model_path, model_from_config
-from inferometer.ingest.quantization import quant_scheme
-from inferometer.ingest.read_json import one_line, read_json
+from inferometer.ingest.gguf import load_gguf
+from inferometer.ingest.read_json import read_json
+from inferometer.ingest.schemes import apply_scheme
 from inferometer.specs.formats import find_format
 from inferometer.specs.hardware import Machine
 from inferometer.specs.model import ModelSpec
@@ -36,7 +38,7 @@ _KV_ALIASES = {"fp8_e5m2": "fp8", "e4m3": "fp8", "e5m2": "fp8"}
 def load_model(
     name: str, quant: str | None = None, kv_cache_dtype: str | None = None, state_dtype: str | None = None
 ) -> ModelSpec:
-    """Return the model `name`: a preset, its alias or hub id, a directory, a `config.json`, or `org/name[@revision]`.
+    """Return the model `name`: a preset, an alias, a directory, a `config.json`, a `.gguf`, or `org/name[@revision]`.
 
     Parameters
     ----------
@@ -62,7 +64,7 @@ def in_formats(
 ) -> ModelSpec:
     """Return `model` with linear weights, KV cache and recurrent states in other formats; None keeps what it has."""
     if quant is not None:
-        model = quant_scheme(model, quant)
+        model = apply_scheme(model, find_scheme(quant))
     kv = _format("KV cache format", kv_cache_dtype, KV_FORMATS) or model.kv_format
     state = _format("format of a recurrent state", state_dtype, STATE_FORMATS) or model.state_format
     return msgspec.structs.replace(model, kv_format=kv, state_format=state)
@@ -98,7 +100,7 @@ def _named(name: str) -> ModelSpec:
     if not text:
         raise InferometerError("MODEL is empty; give a preset (inferometer models), a config.json or org/name")
     if text.lower().endswith(".gguf"):
-        raise InferometerError(f"{one_line(text)}: GGUF files are not read yet; give the model's config.json")
+        return load_gguf(Path(text).expanduser())
     if _is_path(text):
         return load_model_path(Path(text).expanduser())
     if resolve("model", text, preset_index()) is not None:

@@ -21,7 +21,8 @@ def tensors(model: ModelSpec) -> tuple[Tensor, ...]:
 def first(model: ModelSpec) -> tuple[Tensor, ...]:
     """Return the embedding, what a token brings to each layer, learned positions and the embedding's norm."""
     rows, cols = model.vocab + model.more_rows, model.hidden
-    table = Tensor(name="embedding", rows=rows, cols=cols, format=model.dtype, kind="embedding", split_rows="tp")
+    fmt = model.embedding_format or model.dtype
+    table = Tensor(name="embedding", rows=rows, cols=cols, format=fmt, kind="embedding", split_rows="tp")
     found = [table, *layer_inputs.first(model)]
     if model.positions:
         rows, cols = model.positions, model.hidden
@@ -51,7 +52,7 @@ def norm(name: str, hidden: int, dtype: str, *, weight: bool, bias: bool) -> tup
 
 def head(model: ModelSpec) -> Tensor:
     """Return the table that turns hidden states into logits; tied, it is the embedding, in the embedding's format."""
-    fmt = model.dtype if model.tied else model.head_format or model.dtype
+    fmt = (model.embedding_format if model.tied else model.head_format) or model.dtype
     return Tensor(name="head", rows=model.vocab, cols=model.hidden, format=fmt, kind="head", split_rows="tp")
 
 

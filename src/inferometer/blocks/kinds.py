@@ -4,7 +4,7 @@ A module declares `tensors`; a mixer also its `heads`, its `caches` and which te
 holds and what a pass costs come from these declarations alone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, Protocol, cast
 
@@ -133,6 +133,16 @@ def out_caches(block: Block, hidden: int) -> tuple[Cache, ...]:
     if not block.out_conv:
         return ()
     return (Cache(name="conv", width=(block.out_conv - 1) * hidden, holds="dtype", fixed=True),)
+
+
+def expanded_caches(block: Mixer) -> tuple[Cache, ...]:
+    """Return what a mixer keeps in an engine that does not absorb: latents as the K and V of every head."""
+    found: list[Cache] = []
+    for part in parts(block):
+        module = mixer_kind(part)
+        expanded: Callable[[Any], tuple[Cache, ...]] = getattr(module, "expanded_caches", module.caches)
+        found += expanded(part)
+    return tuple(found)
 
 
 def heads(block: Mixer) -> tuple[Heads, ...]:

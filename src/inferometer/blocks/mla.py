@@ -110,6 +110,15 @@ def _latent(block: Mla) -> Cache:
     )
 
 
+def expanded_caches(block: Mla) -> tuple[Cache, ...]:
+    """Return K and V of every head, n + r + v elements a head and token; the latent where kv_b is stored in halves."""
+    if block.split_up or block.kv_shared:
+        return caches(block)
+    width = block.nope_dim + block.rope_dim + block.v_dim
+    heads = Cache(name="kv", heads=block.heads, width=width, split="tp", most=block.window)
+    return (heads, *indexer.caches(block.indexer))
+
+
 def lower(block: Mla, low: Lowering, dtype: str) -> list[Node]:
     """Return the ops of one layer's attention, from normed input to partial output sums."""
     at, tokens = low.at, low.at.tokens

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 import numpy as np
@@ -133,6 +134,28 @@ class StageKind:
 def unit_count(model: ModelSpec) -> int:
     """Return the units that stages are made of: what PP can split."""
     return len(model.units) or len(model.layers)
+
+
+def split_layers(n_layers: int, stages: int, rule: str) -> tuple[int, ...]:
+    """Return layers a stage. `even`: the first stages take the remainder. `vllm`: the later ones but the last.
+
+    vLLM's rule (vllm/distributed/utils.py get_pp_indices) gives the remainder to stages from the second last
+    backwards, since the last one also holds the head.
+
+    >>> split_layers(61, 8, "even"), split_layers(61, 8, "vllm")
+    ((8, 8, 8, 8, 8, 7, 7, 7), (7, 7, 8, 8, 8, 8, 8, 7))
+    """
+    base, left = divmod(n_layers, stages)
+    splits = [base] * stages
+    for i in range(left):
+        splits[-2 - i if rule == "vllm" else i] += 1
+    return tuple(splits)
+
+
+def stage_layers(model: ModelSpec, stages: int, rule: str) -> tuple[int, ...]:
+    """Return how many layers each stage holds; units stay whole."""
+    units = iter(model.units or (1,) * len(model.layers))
+    return tuple(sum(islice(units, n)) for n in split_layers(unit_count(model), stages, rule))
 
 
 def stage_kinds(model: ModelSpec, splits: tuple[int, ...]) -> tuple[StageKind, ...]:

@@ -70,12 +70,17 @@ def find_engine(name: str) -> EngineSpec:
     wanted, _, version = name.strip().lower().partition("@")
     versions = {spec.version: spec for spec in known.values() if spec.name == wanted}
     if versions and not version:
-        return versions[max(versions, key=_numbers)]
+        return versions[max(versions, key=version_numbers)]
     for own, spec in versions.items():
         if version == own or (own and version.startswith(f"{own}.")):
             return spec
     raise unknown_name("engine", name, known)
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def version_numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version, for ordering.
+
+    >>> version_numbers("0.24.1")
+    (0, 24, 1)
+    """
     return tuple(int(part) for part in version.split(".") if part.isdecimal())

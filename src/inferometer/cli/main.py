@@ -63,6 +63,34 @@ def explain(options: Options) -> None:
     verb(options)
 
 
+def memory(options: Options) -> None:
+    """Divide a chip's memory line by line as an engine does; exit 1 where it does not fit."""
+    from inferometer.cli.memory import memory as verb
+
+    verb(options)
+
+
+def fit(options: Options) -> None:
+    """Find the accelerators of this machine and say for each whether MODEL fits; exit 1 where it fits in none."""
+    from inferometer.cli.memory import fit as verb
+
+    verb(options)
+
+
+def max_batch(options: Options) -> None:
+    """Find the most sequences in flight that fit; exit 1 where none does."""
+    from inferometer.cli.memory import max_batch as verb
+
+    verb(options)
+
+
+def max_context(options: Options) -> None:
+    """Find the longest sequences that fit; exit 1 where not one token does."""
+    from inferometer.cli.memory import max_context as verb
+
+    verb(options)
+
+
 def params(options: Options) -> None:
     """Count the parameters of MODEL by kind of tensor."""
     from inferometer.cli.lists import params as verb
@@ -98,7 +126,8 @@ def validate(options: Options) -> None:
     verb(options)
 
 
-for _name, _verb in zip(VERBS, (search, top, explain, params, models, chips, check, validate), strict=True):
+_FUNCTIONS = (search, top, explain, memory, fit, max_batch, max_context, params, models, chips, check, validate)
+for _name, _verb in zip(VERBS, _FUNCTIONS, strict=True):
     command(app, _name, _verb)
 
 

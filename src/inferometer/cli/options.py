@@ -27,7 +27,9 @@ def _argument(name: str, text: str) -> Any:
 class Options:
     """What was typed. None is not given: defaults are the Python face's."""
 
-    model: Annotated[str, _argument("MODEL", "Preset, alias, config.json, its directory, or org/name[@revision].")] = ""
+    model: Annotated[
+        str, _argument("MODEL", "Preset, alias, config.json, its directory, .gguf, or org/name[@revision].")
+    ] = ""
     chip: Annotated[str, _argument("CHIP", "Chip, machine, cloud instance or a file; several with commas.")] = ""
     machine: Annotated[
         str | None, _argument("MACHINE", "Chips x nodes (8x2), a torus slice (4x4x4), or a machine's name.")
@@ -110,6 +112,29 @@ class Options:
     reserve_bytes: Annotated[
         float | None, _option("--reserve-bytes", metavar="BYTES", text="Kept from weights and KV, instead.")
     ] = None
+    max_model_len: Annotated[
+        int | None, _option("--max-model-len", metavar="TOKENS", text="Longest sequence the engine takes (--context).")
+    ] = None
+    max_num_seqs: Annotated[
+        int | None, _option("--max-num-seqs", metavar="N", text="Sequences at once a rank (the engine's).")
+    ] = None
+    max_num_batched_tokens: Annotated[
+        int | None, _option("--max-num-batched-tokens", metavar="N", text="Tokens of the largest pass (the engine's).")
+    ] = None
+    enforce_eager: Annotated[bool, _option("--enforce-eager", text="No captured graphs.")] = False
+    enable_prefix_caching: Annotated[
+        bool, _option("--enable-prefix-caching", text="Prefixes are kept: more states a sequence.")
+    ] = False
+    n_gpu_layers: Annotated[
+        int | None, _option("--n-gpu-layers", "-ngl", metavar="N", text="llama.cpp: layers on the chip (all).")
+    ] = None
+    cpu_offload_gb: Annotated[
+        float | None, _option("--cpu-offload-gb", metavar="GIB", text="Weights the host keeps for each chip.")
+    ] = None
+    lora_adapters: Annotated[
+        int | None, _option("--lora-adapters", metavar="N", text="LoRA adapters held at once.")
+    ] = None
+    lora_rank: Annotated[int | None, _option("--lora-rank", metavar="R", text="Their rank.")] = None
     engine: Annotated[
         str | None, _option("--engine", metavar="NAME", text="Whose rules to keep: ideal (default), vllm, vllm@0.24.")
     ] = None
@@ -187,11 +212,19 @@ OUTPUT = ("json", "table")
 SUBJECT = ("model", "chip", "machine")
 DEPLOYMENT = (*SUBJECT, *WORK, *SHARDING, *MEMORY, *COST, *PRICE, "what_if", "slo")
 REPEATED = ("what_if",)
+PLACED = ("n_gpu_layers", "cpu_offload_gb", "lora_adapters", "lora_rank")
+STARTED = ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "enforce_eager", "enable_prefix_caching")
+FORMATS = ("quant", "kv_cache_dtype", "state_dtype", "state_slots")
+SIZED = (*SHARDING, *MEMORY, *STARTED, *PLACED, "engine", "what_if", *OUTPUT)
 
 VERBS: dict[str, tuple[str, ...]] = {
     "search": (*DEPLOYMENT, "by", "per_dollar", "top", "progress", *OUTPUT),
     "top": (*DEPLOYMENT, "by", "per_dollar", "top", "progress", *OUTPUT),
     "explain": (*DEPLOYMENT, "placement", "placements", "against", *OUTPUT),
+    "memory": (*SUBJECT, *FORMATS, "batch_size", "context", *SIZED),
+    "fit": ("model", *FORMATS, "batch_size", "context", *STARTED, *PLACED, *MEMORY, "engine", *OUTPUT),
+    "max-batch": (*SUBJECT, *FORMATS, "context", *SIZED),
+    "max-context": (*SUBJECT, *FORMATS, "batch_size", *SIZED),
     "params": ("model", "quant", *OUTPUT),
     "models": OUTPUT,
     "chips": ("one_chip", "vendor", "min_memory", "sort", "for_model", "quant", *MEMORY, *PRICE, *OUTPUT),

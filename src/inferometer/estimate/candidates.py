@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inferometer.blocks.model import stage_kinds, unit_count
+from inferometer.blocks.model import split_layers, stage_kinds, unit_count
 from inferometer.cost.groups import Signature
 from inferometer.graph.ops import Column
 from inferometer.specs.deployment import Sizes
@@ -86,22 +86,6 @@ def pairs_of(sharding: Index, placements: Placements) -> Index:
     counts = placements.start[sharding + 1] - start
     offset = np.arange(int(counts.max()))[:, None]
     return start + np.where(offset < counts, offset, 0)
-
-
-def split_layers(n_layers: int, stages: int, rule: str) -> tuple[int, ...]:
-    """Return layers a stage. `even`: the first stages take the remainder. `vllm`: the later ones but the last.
-
-    vLLM's rule (vllm/distributed/utils.py get_pp_indices) gives the remainder to stages from the second last
-    backwards, since the last one also holds the head.
-
-    >>> split_layers(61, 8, "even"), split_layers(61, 8, "vllm")
-    ((8, 8, 8, 8, 8, 7, 7, 7), (7, 7, 8, 8, 8, 8, 8, 7))
-    """
-    base, left = divmod(n_layers, stages)
-    splits = [base] * stages
-    for i in range(left):
-        splits[-2 - i if rule == "vllm" else i] += 1
-    return tuple(splits)
 
 
 def make_shardings(model: ModelSpec, sizes: Mapping[str, Column], partition: str) -> Shardings:

@@ -1,4 +1,4 @@
-"""From a checkpoint's quantisation to the formats of our tensors, and named schemes over a model."""
+"""From a checkpoint's quantisation to the formats of our tensors."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from inferometer.errors import InferometerError, unknown_name
+from inferometer.errors import InferometerError
 from inferometer.ingest.dialect import Dialect
 from inferometer.ingest.modules import MODULES, Modules
 from inferometer.ingest.quant_methods import MIXED, parse
@@ -14,7 +14,6 @@ from inferometer.ingest.quant_rules import QuantRules
 from inferometer.ingest.read_json import show
 from inferometer.specs.block import Block
 from inferometer.specs.feedforward import FeedForward, Moe
-from inferometer.specs.formats import DTYPE_ALIASES, FORMATS
 from inferometer.specs.mixers import Beside, Mixer
 from inferometer.specs.model import ModelSpec
 
@@ -24,13 +23,10 @@ _COMPRESSORS = ("compress_kv", "compress_gate", "index_kv", "index_gate")
 NOT_LINEAR = frozenset({"router", "shared_gate", "table", "index_weights", "index_pool", *_COMPRESSORS})
 """Tensors that a blanket scheme leaves in the model's dtype: what decides where a token goes or what it reads."""
 
-MAX_WORK = 50_000_000
-"""Most look-ups times steps; real checkpoints stay far below a tenth of it."""
-
 UNQUANTISED = ("bf16", "fp16", "fp32")
 
-PRESET_SCHEMES = ("fp8", "fp8-block", "int4-g128", "mxfp4", "nvfp4", "bf16")
-"""Schemes that help texts name; `quant_scheme` takes any format."""
+MAX_WORK = 50_000_000
+"""Most look-ups times steps; real checkpoints stay far below a tenth of it."""
 
 
 def read_quantization(
@@ -150,48 +146,3 @@ def unique_blocks(per_layer: Sequence[Kind | None]) -> tuple[tuple[Kind, ...], t
 def of_layers(blocks: Sequence[Kind], index: Sequence[int | None]) -> list[Kind | None]:
     """Return the block of each layer, by its index."""
     return [None if i is None else blocks[i] for i in index]
-
-
-def quant_scheme(model: ModelSpec, name: str) -> ModelSpec:
-    """Return `model` with every linear weight of its mixers and feed-forwards in the format `name`.
-
-    Router, shared gate, head, embedding, norms and KV cache are left as they are. `bf16`, `fp16` and
-    `fp32` undo any quantisation, the head's too, and set the model's dtype.
-    Raises UnknownNameError for a scheme that is not known.
-    """
-    form = DTYPE_ALIASES.get(name.lower(), name.lower())
-    schemes = [known for known, each in FORMATS.items() if each.compute]
-    if form not in schemes:
-        raise unknown_name("quantisation scheme", name, schemes)
-    plain = form in UNQUANTISED
-    mixers = [_in_format(block, None if plain else form) for block in model.mixers]
-    ffns = [_in_format(block, None if plain else form) for block in model.ffns]
-    distinct_mixers, mixer_of = unique_blocks(mixers)
-    distinct_ffns, ffn_of = unique_blocks(ffns)
-    return msgspec.structs.replace(
-        model,
-        mixers=distinct_mixers,
-        ffns=distinct_ffns,
-        layers=tuple(
-            msgspec.structs.replace(layer, mixer=_at(mixer_of, layer.mixer), ffn=_at(ffn_of, layer.ffn))
-            for layer in model.layers
-        ),
-        dtype=form if plain else model.dtype,
-        head_format=None if plain else model.head_format,
-    )
-
-
-def _at(indices: tuple[int | None, ...], index: int | None) -> int | None:
-    return None if index is None else indices[index]
-
-
-def _in_format(block: Kind, form: str | None) -> Kind:
-    """Return `block` with its linear tensors in `form`; None takes every format away."""
-    if isinstance(block, Beside):
-        return msgspec.structs.replace(block, parts=tuple(_in_format(part, form) for part in block.parts))
-    if form is None:
-        return msgspec.structs.replace(block, formats={})
-    kept = {tensor: f for tensor, f in block.formats.items() if tensor in NOT_LINEAR}
-    return msgspec.structs.replace(
-        block, formats=kept | {tensor: form for tensor in block.matrices() if tensor not in NOT_LINEAR}
-    )

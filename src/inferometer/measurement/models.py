@@ -10,7 +10,7 @@ import msgspec
 from inferometer.catalog.loader import find_chip, preset_config
 from inferometer.errors import InferometerError
 from inferometer.ingest.config import model_from_config
-from inferometer.ingest.quantization import quant_scheme
+from inferometer.ingest.schemes import quant_scheme
 from inferometer.specs.formats import FORMATS
 from inferometer.specs.hardware import ChipSpec
 from inferometer.specs.model import ModelSpec

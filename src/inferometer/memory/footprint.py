@@ -12,17 +12,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inferometer.blocks import ends, layer_inputs, residual, tower
-from inferometer.blocks.cache import Cache
-from inferometer.blocks.kinds import caches, mixer_shards, out_caches
+from inferometer.blocks import layer_inputs, residual
 from inferometer.blocks.model import layer_kinds
-from inferometer.blocks.params import layer_blocks, layer_tensors
+from inferometer.blocks.params import layer_blocks
 from inferometer.blocks.routing import experts_a_token
-from inferometer.blocks.tensors import Shards, chip_bytes, held_on_chip, local_rows
+from inferometer.blocks.tensors import local_rows
 from inferometer.errors import InferometerError
 from inferometer.graph.ops import Column
+from inferometer.memory.weights import TOWER, cache_format, layer_caches, layer_shards, weights_by_kind
 from inferometer.specs.feedforward import Moe
-from inferometer.specs.model import Layer, ModelSpec
+from inferometer.specs.model import ModelSpec
 
 RESERVE_SHARE = 0.1
 """Left for activations, graphs and runtime: as `--gpu-memory-utilization 0.9`, vLLM's default, leaves (assumed)."""
@@ -94,7 +93,7 @@ def kv_bytes_per_token(model: ModelSpec, *, windows: bool = True) -> float:
     """
     total = 0.0
     for layer in model.layers:
-        for cache in _caches(model, layer):
+        for cache in layer_caches(model, layer):
             grows = not (cache.fixed or cache.images) and (windows or cache.most is None)
             each = cache.entry_bytes(cache_format(cache, model)) / cache.tokens if grows else 0.0
             total += layer.visits * each
@@ -105,22 +104,9 @@ def state_bytes_per_sequence(model: ModelSpec) -> float:
     """Return the bytes of a sequence's recurrent and convolution states over all layers, unsharded, one copy."""
     total = 0.0
     for layer in model.layers:
-        for cache in _caches(model, layer):
+        for cache in layer_caches(model, layer):
             total += cache.entry_bytes(cache_format(cache, model)) if cache.fixed else 0.0
     return total
-
-
-def _caches(model: ModelSpec, layer: Layer) -> tuple[Cache, ...]:
-    """Return what a layer keeps of a sequence: its mixer, and the convolutions after its blocks."""
-    mixer = None if layer.mixer is None else model.mixers[layer.mixer]
-    ffn = None if layer.ffn is None else model.ffns[layer.ffn]
-    after = tuple(c for block in (mixer, ffn) if block is not None for c in out_caches(block, model.hidden))
-    return (*(() if mixer is None else caches(mixer)), *after)
-
-
-def cache_format(cache: Cache, model: ModelSpec) -> str:
-    """Return the model's format that a cache's elements have unless they have one of their own."""
-    return {"kv": model.kv_format, "state": model.state_format, "dtype": model.dtype}[cache.holds]
 
 
 def footprint(
@@ -140,26 +126,20 @@ def footprint(
     copies of its states that it holds. Towers are on the first stage. A tied head on its own stage is a second copy of
     the table.
     """
-    held = np.zeros_like(multiplicities[:, 0])
+    by_kind = weights_by_kind(model, sizes, multiplicities)
+    held, towers = np.zeros_like(multiplicities[:, 0]), by_kind.get(TOWER, np.zeros_like(multiplicities[:, 0]))
+    for part in by_kind.values():
+        held = held + part
     kv, state = np.zeros_like(held), np.zeros_like(held)
     for kind, times in zip(layer_kinds(model), multiplicities.swapaxes(0, 1), strict=False):
-        shards = _layer_shards(model, kind, sizes)
-        held = held + times / kind.visits * chip_bytes(held_on_chip(layer_tensors(model, kind)), shards)
-        for cache in _caches(model, kind):
+        shards = layer_shards(model, kind, sizes)
+        for cache in layer_caches(model, kind):
             entry = cache.local_bytes(shards, sizes["dcp"], cache_format(cache, model))
             if cache.fixed:
                 state = state + times * (state_slots * entry)
             else:
                 kv = kv + times * (entry * cache.entries(float(length), cross_tokens))
-    shards = _layer_shards(model, Layer(), sizes)
-    table, *beside = ends.first(model)
-    first, last = multiplicities[:, -3], multiplicities[:, -2]
-    head = 0.0 if model.tied else chip_bytes((ends.head(model),), shards)
-    holds_table = (first + last > 0) if model.tied else first
-    held = held + holds_table * chip_bytes((table,), shards) + first * chip_bytes(tuple(beside), shards)
-    towers = first * tower.chip_bytes_of(model, sizes["tp"])
-    held = held + last * (chip_bytes(ends.last(model), shards) + head)
-    return Footprint(held + towers, towers, kv, state, activation_bytes_per_token(model, sizes), room_bytes)
+    return Footprint(held, towers, kv, state, activation_bytes_per_token(model, sizes), room_bytes)
 
 
 def activation_bytes_per_token(model: ModelSpec, sizes: Mapping[str, Column]) -> Column:
@@ -171,7 +151,7 @@ def activation_bytes_per_token(model: ModelSpec, sizes: Mapping[str, Column]) ->
     """
     widest = np.zeros_like(sizes["tp"])
     for kind in layer_kinds(model):
-        own = _layer_shards(model, kind, sizes)
+        own = layer_shards(model, kind, sizes)
         ffn = None if kind.ffn is None else model.ffns[kind.ffn]
         copies = experts_a_token(ffn) * sizes["dpa"] / sizes["ep"] if isinstance(ffn, Moe) else np.ones_like(widest)
         for tensors in layer_blocks(model, kind):
@@ -181,9 +161,3 @@ def activation_bytes_per_token(model: ModelSpec, sizes: Mapping[str, Column]) ->
                     width = width + local_rows(tensor, own) * (copies if tensor.kind == "experts" else 1.0)
             widest = np.maximum(widest, width)
     return ACTIVATION_BYTES * ((1 + residual.vectors(model)) * model.hidden + layer_inputs.features(model) + widest)
-
-
-def _layer_shards(model: ModelSpec, layer: Layer, sizes: Mapping[str, Column]) -> Shards:
-    mixer = None if layer.mixer is None else model.mixers[layer.mixer]
-    whole = {"tp": sizes["tp"], "ep": sizes["ep"], "etp": sizes["etp"]}
-    return whole | mixer_shards(mixer, sizes["tp"], sizes["dcp"])

@@ -182,6 +182,8 @@ def _vllm_notes(answer: Answer) -> Iterator[str]:
 
 
 def _sglang_notes(answer: Answer) -> Iterator[str]:
+    fit = answer.engines.get("sglang")
+    yield from () if fit is None else fit.differs
     if _trades(answer) and answer.estimate.sizes.etp > 1:
         yield "priced with an exchange of tokens; DeepEP wants EP to be the whole stage, without it SGLang gathers"
     if _taken(answer, "dcp-combine") == "gather-scatter":

@@ -5,17 +5,10 @@ Types: a name of JSON Schema, `?` after it for null, `[]` for a list of it, `{}`
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-
-class Field(NamedTuple):
-    """One key."""
-
-    name: str
-    type: str
-    unit: str
-    text: str
-
+from inferometer.report.field import Field
+from inferometer.report.schema_memory import FIT, LINE, MEMORY, MOST
 
 SIZES = (
     Field("r", "integer", "", "replicas, which share nothing"),
@@ -276,6 +269,10 @@ OBJECTS = {
     "bound": BOUND,
     "model": MODEL,
     "params": PARAMS,
+    "memory": MEMORY,
+    "most": MOST,
+    "fit": FIT,
+    "line": LINE,
     "sizes": SIZES,
     "workload": WORKLOAD,
     "change": CHANGE,
@@ -291,7 +288,20 @@ OBJECTS = {
 """Object -> its keys, in order."""
 
 
-PRINTED = ("deployment", "explain", "comparison", "placement", "chip", "chip_in_full", "pin", "model", "params")
+PRINTED = (
+    "deployment",
+    "explain",
+    "comparison",
+    "placement",
+    "memory",
+    "most",
+    "fit",
+    "chip",
+    "chip_in_full",
+    "pin",
+    "model",
+    "params",
+)
 """Objects that are printed, one a line; their schemas are shipped in `report/schemas`."""
 
 FOLDER = Path(__file__).with_name("schemas")

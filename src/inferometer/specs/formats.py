@@ -34,6 +34,36 @@ class Format(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 _OCP_MX = "OCP Microscaling Formats (MX) v1.0: 32 elements share one E8M0 scale"
 
+_WIDE = ("fp16", "bf16", "fp32")
+
+GGML_BLOCKS = {
+    "q8_0": (8, 32, 34),
+    "q5_0": (5, 32, 22),
+    "q5_1": (5, 32, 24),
+    "q4_0": (4, 32, 18),
+    "q4_1": (4, 32, 20),
+    "iq4_nl": (4, 32, 18),
+    "q6_k": (6, 256, 210),
+    "q5_k": (5, 256, 176),
+    "q4_k": (4, 256, 144),
+    "iq4_xs": (4, 256, 136),
+    "q3_k": (3, 256, 110),
+    "iq3_s": (3, 256, 110),
+    "iq3_xxs": (3, 256, 98),
+    "q2_k": (2, 256, 84),
+    "iq2_s": (2, 256, 82),
+    "iq2_xs": (2, 256, 74),
+    "iq2_xxs": (2, 256, 66),
+    "tq2_0": (2, 256, 66),
+    "iq1_m": (1, 256, 56),
+    "tq1_0": (1, 256, 54),
+    "iq1_s": (1, 256, 50),
+}
+"""GGUF type -> whole bits of an element, elements of a block, bytes of it (ggml-org/llama.cpp ggml/src/ggml-common.h).
+
+What a block holds beyond the whole bits (scales, minima, high bits) counts as its scale.
+"""
+
 FORMATS: dict[str, Format] = {
     f.name: f
     for f in (
@@ -154,6 +184,34 @@ FORMATS: dict[str, Format] = {
             source=_OCP_MX,
         ),
         Format(
+            name="mxfp8",
+            bits=8,
+            block_rows=1,
+            block_cols=32,
+            scale_bits=8,
+            compute=("fp8", "bf16", "fp16"),
+            source=_OCP_MX,
+        ),
+        Format(
+            name="bitnet",
+            bits=2,
+            tensor_scale_bytes=2,
+            compute=("int8", "bf16", "fp16"),
+            source="microsoft/bitnet-b1.58-2B-4T: four ternary weights a byte, one bf16 scale a tensor",
+        ),
+        *(
+            Format(
+                name=name,
+                bits=bits,
+                block_rows=1,
+                block_cols=block,
+                scale_bits=8 * size - bits * block,
+                compute=_WIDE,
+                source="ggml-org/llama.cpp ggml/src/ggml-common.h",
+            )
+            for name, (bits, block, size) in GGML_BLOCKS.items()
+        ),
+        Format(
             name="nvfp4",
             bits=4,
             block_rows=1,
@@ -197,6 +255,8 @@ def bytes_per_element(fmt: Format) -> float:
 
     >>> [bytes_per_element(find_format(n)) for n in ("bf16", "mxfp4", "nvfp4", "int4-g128")]
     [2.0, 0.53125, 0.5625, 0.515625]
+    >>> [256 * bytes_per_element(find_format(n)) for n in ("q4_k", "q6_k", "iq4_xs")]
+    [144.0, 210.0, 136.0]
     >>> bytes_per_element(find_format("fp8-block")) == 1 + 4 / 16384
     True
     """

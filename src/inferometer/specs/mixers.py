@@ -99,6 +99,8 @@ class Mla(Block, tag="mla", frozen=True, kw_only=True):
     v_dim: int
     bias: bool = False
     """Biases on q_a, kv_a and o (`attention_bias`)."""
+    split_up: bool = False
+    """kv_b is stored as its two halves: engines absorb it and keep the latent, whatever they do with others."""
     window: int | None = None
     """Sliding window in tokens; None attends to everything."""
     gate: Literal["none", "head", "wide"] = "none"

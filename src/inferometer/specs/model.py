@@ -50,6 +50,8 @@ class ModelSpec(Spec, frozen=True, kw_only=True):
     """Format of every tensor that no other rule covers."""
     head_format: str | None = None
     """Format of the head, where it is not `dtype`."""
+    embedding_format: str | None = None
+    """Format of the input embedding, and of a head that shares it, where it is not `dtype`."""
     kv_format: str = "bf16"
     """Format of the KV cache."""
     state_format: str = "fp32"

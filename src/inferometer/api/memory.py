@@ -1,0 +1,85 @@
+"""Questions about memory: does it fit, how many sequences, how long; by the rules of the engine named."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Unpack
+
+from inferometer.api.memory_ask import MemorySettings, Question, ask, broken
+from inferometer.api.memory_near import nearest
+from inferometer.memory.asked import Asked
+from inferometer.memory.plan import plan
+from inferometer.memory.solve import max_batch as most_sequences
+from inferometer.memory.solve import max_context as most_tokens
+from inferometer.memory.solve import with_context
+from inferometer.report.memory import MemoryAnswer, Most
+from inferometer.specs.hardware import Machine
+from inferometer.specs.model import ModelSpec
+
+
+def memory(
+    model: ModelSpec | str,
+    machine: Machine | str,
+    sizes: Mapping[str, int] | None = None,
+    **settings: Unpack[MemorySettings],
+) -> MemoryAnswer:
+    """Return a chip's memory line by line as an engine divides it, whether it fits, and the nearest change that would.
+
+    Parameters are those of `estimate`; settings are `MemorySettings`. Raises InferometerError for input that makes no
+    sense; what does not fit has `.reasons`.
+
+    >>> memory("llama-3.1-8b", "h100", engine="vllm@0.24", context=16000).plan.tightest.pools.block_size
+    16
+    """
+    question = ask(model, machine, sizes or {}, settings)
+    found = answer(question)
+    return found if found.fits else replace(found, nearest=tuple(nearest(question)))
+
+
+def max_batch(
+    model: ModelSpec | str,
+    machine: Machine | str,
+    sizes: Mapping[str, int] | None = None,
+    **settings: Unpack[MemorySettings],
+) -> Most:
+    """Return the most sequences in flight that fit, over the whole deployment; 0 where none does.
+
+    >>> max_batch("qwen2.5-7b", "rtx4090", context=4096).value
+    31
+    """
+    return _most(ask(model, machine, sizes or {}, settings), "batch")
+
+
+def max_context(
+    model: ModelSpec | str,
+    machine: Machine | str,
+    sizes: Mapping[str, int] | None = None,
+    **settings: Unpack[MemorySettings],
+) -> Most:
+    """Return the longest sequences that fit with the batch asked for, up to what the model states; 0: not one token."""
+    return _most(ask(model, machine, sizes or {}, settings), "context")
+
+
+def _most(question: Question, what: str) -> Most:
+    asked = question.asked
+    if broken(question):
+        value = 0
+    else:
+        value = most_sequences(asked) if what == "batch" else most_tokens(asked, serve=question.serves)
+    return Most(value=value, memory=answer(replace(question, asked=_with(question, what, max(value, 1)))))
+
+
+def _with(question: Question, what: str, value: int) -> Asked:
+    if what == "batch":
+        return replace(question.asked, batch=value)
+    return with_context(question.asked, value, serve=question.serves)
+
+
+def answer(question: Question) -> MemoryAnswer:
+    """Return the answer to a question, without what would fit instead."""
+    return MemoryAnswer(
+        plan=plan(question.asked),
+        machine=question.machine,
+        engine=question.engine,
+        illegal=broken(question),
+        assumed=question.assumed,
+    )

@@ -1,0 +1,130 @@
+"""How an engine divides a chip's memory: numbers and rules, no arithmetic.
+
+Parts that a rule names: `weights`; `activations` of the pass it sizes itself by; `graphs`, captured; `runtime`, what
+libraries take once it runs (collectives); `context`, what the driver takes before.
+
+pool = share x (visible - parts `before`) - parts `charged`; parts `outside` must fit in what is left.
+"""
+
+from typing import Literal
+
+from inferometer.specs.block import Spec
+
+Part = Literal["weights", "activations", "graphs", "runtime", "context"]
+
+
+class Defaults(Spec, frozen=True, kw_only=True):
+    """What an engine takes where nobody says, by chip and TP; the first row that applies counts."""
+
+    least_memory_bytes: float = 0.0
+    """Chips with at least so much visible memory."""
+    least_tp: int = 1
+    not_chips: tuple[str, ...] = ()
+    """Beginnings of the ids of chips that it is not for."""
+    max_num_batched_tokens: int | None = None
+    """Tokens of the largest pass; None: the sequences in flight, a decode step."""
+    max_num_seqs: int | None = None
+    """Sequences at once; None: as many as are asked for."""
+
+
+class ReservedShare(Spec, frozen=True, kw_only=True):
+    """A share that follows from what is reserved: (memory - reserved) / memory, to three digits. Bytes."""
+
+    fixed_bytes: float
+    bytes_per_token: float
+    """For each token of the largest pass."""
+    least_tokens: int
+    bytes_per_sequence: float
+    """For each sequence of the largest graph."""
+    bytes_per_chip: float
+    """For each chip of TP x PP."""
+    dpa_bytes_per_sequence: float
+    """For each sequence of the largest graph and DPA rank, where DPA > 1."""
+    large_graph: int
+    """Sequences above which DPA ranks take half as much again."""
+    large_memory_bytes: float
+    """Chips from this size on reserve `least_bytes`."""
+    least_bytes: float
+
+
+class LogLine(Spec, frozen=True, kw_only=True):
+    """A line of the engine's start-up log, with the names of `report.memory.log_values` in braces."""
+
+    text: str
+    when: Literal["always", "states", "graphs", "refused"] = "always"
+    """states: only of models that keep states. graphs: where they are charged. refused: one sequence lacks room."""
+
+
+class EngineMemory(Spec, frozen=True, kw_only=True):
+    """Memory rules of an engine from version `since` on."""
+
+    name: str
+    since: str = ""
+    share: float | ReservedShare
+    """What it takes where nobody says (`--gpu-memory-utilization`)."""
+    before: tuple[Part, ...] = ()
+    charged: tuple[Part, ...] = ("weights",)
+    outside: tuple[Part, ...] = ()
+    caches: Literal["exact", "grouped", "pools", "dense"] = "exact"
+    """exact: entries as they are. grouped: one pool of equal pages that layers of all kinds share (vLLM). pools: a pool
+    for each kind of cache. dense: cells for every slot, taken at once (llama.cpp)."""
+    block_size: int = 1
+    """Tokens of a block; cells are padded to it."""
+    latent_block_size: int = 0
+    """Tokens of a block of latents; 0: as other blocks."""
+    state_multiple: int = 0
+    """A block grows in steps of so many tokens until its page holds a state; 0: states have their own pages."""
+    state_blocks: int = 1
+    """Blocks of a state that a sequence holds."""
+    cached_state_blocks: int = 1
+    """The same where prefixes are cached."""
+    group_ratio: float = 0.0
+    """Groups take the size of the largest kind while it is less than so many times the smallest; 0: the smallest."""
+    null_blocks: int = 0
+    """Blocks that no sequence gets."""
+    in_flight_passes: int = 1
+    """Largest passes whose tokens a window keeps beside itself."""
+    window_ratio: float = 0.0
+    """Tokens of the pool of windows over those of the full pool; 0: what a sequence needs of each."""
+    state_ratio: float = 0.0
+    """Bytes of the pool of states over those of the other pools; 0: what a sequence needs of each."""
+    expands_latents: bool = False
+    """Latents are cached as K and V of every head."""
+    cache_format: str | None = None
+    """Format of the cache where nobody says; None: the checkpoint's."""
+    refuses_beyond_context: bool = False
+    """Lengths beyond what the model states are refused."""
+    tokens_by: Literal["blocks", "concurrency"] = "blocks"
+    """What its token count is: blocks x tokens a block, or sequences at full length x that length."""
+    activation_ratio: float = 1.0
+    """Bytes of a forward pass over the outputs of its widest block."""
+    expert_workspace: bool = False
+    """Inputs and outputs of the experts stay held beside the logits."""
+    logit_bytes: float = 0.0
+    """For each logit of the largest pass: copies that sampling makes."""
+    logit_rows: Literal["sequences", "tokens"] = "sequences"
+    score_bytes: float = 0.0
+    """For each attention score of the largest pass, where the core is not fused."""
+    graph_bytes_per_layer: float = 0.0
+    runtime_bytes: float = 0.0
+    collective_bytes: float = 0.0
+    """More runtime where TP > 1."""
+    context_bytes: float = 0.0
+    log: tuple[LogLine, ...] = ()
+    host_kinds: tuple[str, ...] = ()
+    """Kinds of tensors that stay in the host's memory, which is the chip's where memory is unified."""
+    splits_layers: bool = False
+    """The last layers may be on the chip and the first on the host (`--n-gpu-layers`)."""
+    schemes: tuple[str, ...] = ("fp8", "int8", "int4")
+    """Quantisation schemes to offer where it does not fit, widest first."""
+    pads: dict[str, int] = {}
+    """Format -> multiple to which the width of routed experts is padded."""
+    defaults: tuple[Defaults, ...] = (Defaults(),)
+    assumed: tuple[str, ...] = ()
+    """Rules whose numbers no source gives exactly."""
+    sources: dict[str, str] = {}
+
+    @property
+    def id(self) -> str:
+        """Name and first version, as printed."""
+        return f"{self.name}@{self.since}" if self.since else self.name

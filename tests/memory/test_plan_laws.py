@@ -1,0 +1,181 @@
+"""Laws of memory plans, over models, engines and shardings."""
+
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from memory.questions import GIB, asked
+from strategies import models
+
+from inferometer.blocks.kinds import is_moe
+from inferometer.catalog.engine_memory import load_engine_memory
+from inferometer.estimate.candidates import make_shardings
+from inferometer.memory.asked import columns_of
+from inferometer.memory.footprint import footprint
+from inferometer.memory.plan import plan
+from inferometer.memory.solve import max_batch, max_context
+
+RULES = [row for rows in load_engine_memory().values() for row in rows]
+SMALL = 1e-6
+
+
+@st.composite
+def questions(draw):
+    """A made-up model under an engine's rules, memory scaled to it."""
+    spec = draw(models())
+    sizes = {"pp": draw(st.integers(1, min(3, len(spec.layers)))), "tp": draw(st.sampled_from((1, 2, 4)))}
+    if is_moe(spec):
+        sizes |= {"dpa": draw(st.sampled_from((1, 2)))}
+    else:
+        sizes |= {"r": draw(st.sampled_from((1, 2)))}
+    rules = msgspec.structs.replace(
+        draw(st.sampled_from(RULES)),
+        runtime_bytes=1e6,
+        collective_bytes=1e6,
+        context_bytes=1e6,
+        graph_bytes_per_layer=1e5,
+    )
+    length = draw(st.integers(1, 20_000))
+    return asked(
+        spec,
+        rules=rules,
+        gib=draw(st.sampled_from((0.25, 1.0, 4.0))),
+        sizes=sizes,
+        context=draw(st.integers(1, length)),
+        max_model_len=length,
+        batch=draw(st.integers(1, 50)),
+        max_num_batched_tokens=draw(st.one_of(st.none(), st.integers(64, 4096))),
+        max_num_seqs=draw(st.one_of(st.none(), st.integers(1, 64))),
+        share=draw(st.one_of(st.none(), st.floats(0.3, 1.0))),
+        eager=draw(st.booleans()),
+        cached_prefixes=draw(st.booleans()),
+    )
+
+
+@given(questions())
+def test_the_lines_sum_to_the_visible_bytes(question):
+    found = plan(question)
+    assert sum(line.bytes for line in found.lines) == pytest.approx(question.visible_bytes, rel=1e-9)
+
+
+@given(questions(), st.integers(1, 100), st.integers(0, 5000))
+def test_what_fits_also_fits_with_less(question, fewer, shorter):
+    """Fewer sequences, shorter ones, and an engine started for shorter ones."""
+    assume(plan(question).fits)
+    less = replace(question, batch=max(question.batch - fewer, 1), context=max(question.context - shorter, 1))
+    assert plan(less).fits
+    length = max(less.max_model_len - shorter, less.context)
+    assert plan(replace(less, max_model_len=length)).fits
+
+
+@given(questions(), st.floats(0.3, 1.0), st.floats(0.3, 1.0))
+def test_a_larger_share_leaves_more_room(question, low, high):
+    low, high = sorted((low, high))
+    rooms = [plan(replace(question, share=share)) for share in (low, high)]
+    assert rooms[0].tightest.room_bytes <= rooms[1].tightest.room_bytes + SMALL
+    assert rooms[0].concurrency <= rooms[1].concurrency * (1 + SMALL)
+
+
+@given(questions(), st.booleans())
+def test_the_most_sequences_fit_and_one_round_more_does_not(question, capped):
+    if not capped:
+        question = replace(question, max_num_seqs=None)
+    most = max_batch(question)
+    assert most % question.ranks == 0
+    assert most == 0 or plan(replace(question, batch=most)).fits
+    assert not plan(replace(question, batch=most + 1)).fits
+
+
+@given(questions(), st.booleans())
+def test_the_longest_sequence_fits_and_one_token_more_does_not(question, serve):
+    def fits(length):
+        return plan(replace(question, context=length, max_model_len=length if serve else question.max_model_len)).fits
+
+    most = max_context(question, serve=serve)
+    limit = question.model.max_context if serve else min(question.max_model_len, question.model.max_context)
+    assert most == 0 or fits(most)
+    assert most == limit or not fits(most + 1)
+
+
+@given(questions())
+def test_what_does_not_fit_lacks_bytes_and_says_why(question):
+    found = plan(question)
+    named = [reason.partition(":")[0] for reason in found.reasons]
+    bytes_lack = {"weights-do-not-fit", "no-room-for-kv", "batch-does-not-fit", "reserve-too-small"} & set(named)
+    assert (found.deficit_bytes > 0) == bool(bytes_lack)
+
+
+@settings(max_examples=60)
+@given(questions())
+def test_with_what_it_lacks_it_fits(question):
+    """The deficit is what is missing: with as much more for caches, and what lies outside the share, it fits."""
+    small = question.visible_bytes / 256
+    question = replace(question, share=None, visible_bytes=small, reserve_bytes=0.1 * small, batch=question.batch * 100)
+    question = replace(question, max_num_seqs=None)
+    found = plan(question)
+    assume(not found.fits and found.deficit_bytes > 0)
+    more = replace(question, visible_bytes=question.visible_bytes + found.deficit_bytes * (1 + SMALL) + 1)
+    again = plan(replace(more, reserve_bytes=question.reserve_bytes))
+    assert not [r for r in again.reasons if not r.startswith(("beyond", "max-num"))]
+
+
+@given(questions())
+def test_concurrency_of_one_or_more_is_what_the_engine_starts_with(question):
+    """A vLLM that holds fewer than one sequence of full length refuses to start."""
+    found = plan(replace(question, batch=1, context=1))
+    if found.fits and question.rules.caches == "grouped":
+        assert found.concurrency >= 1
+
+
+@settings(max_examples=60)
+@given(questions(), st.integers(1, 20_000))
+def test_ideal_holds_what_a_search_holds(question, length):
+    """`memory` on `ideal` and the footprint of a search are one arithmetic."""
+    ideal = load_engine_memory()["ideal"][0]
+    question = replace(question, rules=ideal, context=length, max_model_len=length, share=None, max_num_seqs=None)
+    columns = columns_of(question)
+    made = make_shardings(question.model, columns, "vllm")
+    room = 0.9 * question.visible_bytes
+    held = footprint(question.model, columns, made.multiplicities, length=length, room_bytes=room)
+    weights = max(sum(stage.weights_bytes.values()) for stage in plan(question).stages)
+    assert weights == pytest.approx(float(held.weights_bytes.max()), rel=1e-12)
+    tokens = np.floor(0.1 * question.visible_bytes / held.activation_bytes_per_token)
+    most = min(float(held.sequences()[0]), float(tokens[0]) * (1 if question.sizes.pp == 1 else 1 << 40))
+    if question.sizes.pp == 1:
+        assert max_batch(replace(question, max_num_batched_tokens=None)) == max(most, 0) * question.ranks
+
+
+def test_engines_divide_a_chip_by_their_own_rules():
+    pools = {}
+    for name in ("vllm@0.24", "sglang", "trtllm", "ideal", "llama.cpp"):
+        found = plan(asked("meta-llama-3.1-8b", name, gib=79.6, context=8192))
+        pools[name] = found.tightest.room_bytes / GIB
+        assert found.fits
+    # SGLang: (1 - 10 GiB / 79.65) x (visible - context) - weights; TensorRT-LLM: 0.9 x all that is left.
+    assert pools["sglang"] < pools["vllm@0.24"] < pools["llama.cpp"]
+    assert len(set(pools.values())) == len(pools)
+
+
+@given(questions(), st.integers(0, 12), st.floats(0, 1e9))
+def test_what_the_host_keeps_leaves_more_room(question, layers, kept):
+    question = replace(
+        question, sizes=msgspec.structs.replace(question.sizes, pp=1), splits=(len(question.model.layers),)
+    )
+    whole = plan(question)
+    fewer, more = (plan(replace(question, gpu_layers=n)) for n in (layers, layers + 1))
+    assert fewer.tightest.room_bytes >= more.tightest.room_bytes >= whole.tightest.room_bytes - SMALL
+    assert not more.fits or fewer.fits
+    assert plan(replace(question, offload_bytes=kept)).tightest.room_bytes >= whole.tightest.room_bytes - SMALL
+    everything = plan(replace(question, gpu_layers=len(question.model.layers) + 1))
+    assert everything.tightest.room_bytes == whole.tightest.room_bytes
+
+
+def test_adapters_are_two_thin_matrices_a_linear_layer():
+    """R (rows + columns) x 2 B x N: Llama-3.1-8B of 32 layers, H 4096, 8 kv heads of 128, F 14336."""
+    question = asked("meta-llama-3.1-8b", adapters=3, adapter_rank=16)
+    attention = 2 * (4096 + 4096) + 2 * (4096 + 1024)
+    ffn = 3 * (4096 + 14_336)
+    assert plan(question).tightest.weights_bytes["LoRA adapters"] == 3 * 32 * 16 * 2 * (attention + ffn)
