@@ -184,6 +184,37 @@ def test_windows_of_gemma_4_reserve_a_pass_of_tokens_or_two(engine, gib, window)
     assert (pools.room_for(1, 262_144) - pools.null_bytes) / GIB == pytest.approx(gib, abs=0.01)
 
 
+def test_a_real_hybrid_has_that_block():
+    found = planned("qwen3.5-27b", "vllm@0.24", gib=79.65, context=32_768)
+    pools = found.tightest.pools
+    assert (pools.block_size, pools.blocks(32_768), pools.groups) == (784, 45, 4)
+    assert found.kv_bytes_per_token == 16 * 2 * 4 * 256 * 2
+
+
+def test_qwen_3_5_keeps_16_gib_at_full_context():
+    """unslothai/unsloth PR 4757: 16 of 64 layers have full attention."""
+    found = planned("qwen3.5-27b", "ideal", gib=1000, context=262_144)
+    kv = next(line for line in found.lines if line.name == "KV")
+    assert kv.bytes / GIB == pytest.approx(16.0, rel=1e-3)
+
+
+def compressed():
+    """DeepSeek-V4-Flash as it is cached: windows of 128, entries of 4 and of 128 tokens, keys of an index, fp8."""
+    window, index = Kind(584, most=128, latent=True), Kind(132, tokens=4, latent=True)
+    sparse = [window, Kind(584, tokens=4, latent=True), index, Kind(81_920, fixed=True)]
+    heavy = [window, Kind(584, tokens=128, latent=True), Kind(524_288, fixed=True)]
+    return [[window]] * 2 + [sparse, heavy] * 20 + [sparse]
+
+
+@pytest.mark.parametrize(("room", "ranks", "concurrency"), [(136.69, 8, 156.9), (140.97, 1, 20.43)])
+def test_compressed_attention_holds_a_million_tokens(room, ranks, concurrency):
+    """vllm-project/recipes issue 762: 156.9x with attention on 8 ranks, 20.43x with TP 8, on 8 B200."""
+    layers = compressed()
+    spec = model(Attention(heads=8, kv_heads=1, head_dim=512), Ffn(width=256), layers=43)
+    pools = pools_of(asked(spec, "vllm@0.24", context=1_000_000, chip="b200", gib=178), layers, range(43))
+    assert ranks * pools.sequences(room * GIB, 1_000_000) == pytest.approx(concurrency, rel=0.06)
+
+
 def test_data_parallel_attention_keeps_what_tensor_parallelism_copies():
     """vllm-project/recipes issue 762 (DeepSeek-V4-Flash, ratio 7.7): the latent is on every TP rank."""
     tp = planned("deepseek-v3", "vllm@0.24", gib=180, sizes={"tp": 8, "ep": 8}, context=100_000)

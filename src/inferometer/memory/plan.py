@@ -129,10 +129,8 @@ class Plan:
 
     @property
     def kv_bytes_per_token(self) -> float:
-        """Bytes of one more token of a long sequence on a chip of the tightest stage, blocks not counted."""
-        pools, length = self.tightest.pools, self.asked.max_model_len
-        step = max(pools.block_size, 1) * self.asked.sizes.dcp
-        return (sum(pools.needs_bytes(length + step)) - sum(pools.needs_bytes(length))) / step
+        """Bytes of one more token of a long sequence on a chip of the tightest stage, windows full."""
+        return self.tightest.pools.bytes_per_token
 
     @cached_property
     def lines(self) -> tuple[Line, ...]:

@@ -30,6 +30,8 @@ class Pools:
     """Tokens of a sequence -> bytes it needs of each pool."""
     state_bytes: float
     """Part of the needs of a sequence that is state, padding included."""
+    bytes_per_token: float
+    """Of one more token of a long sequence, windows full."""
     blocks: Callable[[int], int]
     """Tokens of a sequence -> blocks of all groups."""
     groups: int = 1
@@ -70,6 +72,12 @@ def _kinds(layers: Sequence[Sequence[Kind]], stage: range) -> list[Kind]:
     return [kind for index in stage for kind in layers[index]]
 
 
+def _growing(asked: Asked, kinds: Sequence[Kind]) -> float:
+    """Return the bytes of one more token of caches that keep every token; DCP splits tokens."""
+    kept = (kind.entry_bytes / kind.tokens for kind in kinds if not kind.fixed and kind.most is None)
+    return sum(kept) / asked.sizes.dcp
+
+
 def _exact(asked: Asked, layers: Sequence[Sequence[Kind]], stage: range) -> Pools:
     kinds = _kinds(layers, stage)
     state = asked.slots * sum(kind.entry_bytes for kind in kinds if kind.fixed)
@@ -88,6 +96,7 @@ def _exact(asked: Asked, layers: Sequence[Sequence[Kind]], stage: range) -> Pool
         split_bytes=lambda room: (room,),
         needs_bytes=needs,
         state_bytes=state,
+        bytes_per_token=_growing(asked, kinds),
         blocks=lambda length: length,
     )
 
@@ -116,6 +125,8 @@ def _grouped(asked: Asked, layers: Sequence[Sequence[Kind]], stage: range) -> Po
     def blocks(length: int) -> int:
         return sum(n * _blocks(asked, kind, blocks_of[kind], length) for kind, n in counts.items())
 
+    full = [group for group in groups if not group.kind.fixed and group.kind.most is None]
+    each = sum(unit / (group.block * group.kind.tokens) for group in full) / asked.sizes.dcp
     states = sum(n * _blocks(asked, kind, 1, 1) for kind, n in counts.items() if kind.fixed)
     return Pools(
         block_size=min((group.block * group.kind.tokens for group in groups if not group.kind.fixed), default=1),
@@ -124,6 +135,7 @@ def _grouped(asked: Asked, layers: Sequence[Sequence[Kind]], stage: range) -> Po
         split_bytes=lambda room: (room,),
         needs_bytes=lambda length: (unit * blocks(length),),
         state_bytes=unit * states,
+        bytes_per_token=each,
         blocks=blocks,
         groups=max(len(groups), 1),
     )
@@ -229,6 +241,7 @@ def _pools(asked: Asked, layers: Sequence[Sequence[Kind]], stage: range) -> Pool
         split_bytes=(lambda room: (room,)) if together else split,
         needs_bytes=(lambda length: (sum(needs(length)),)) if together else needs,
         state_bytes=state,
+        bytes_per_token=_growing(asked, kinds),
         blocks=lambda length: -(-length // rules.block_size),
     )
 
@@ -257,6 +270,7 @@ def _dense(asked: Asked, layers: Sequence[Sequence[Kind]], stage: range) -> Pool
         split_bytes=lambda room: (room,),
         needs_bytes=needs,
         state_bytes=state,
+        bytes_per_token=_growing(asked, kinds),
         blocks=lambda length: padded(length) // rules.block_size,
     )
 
