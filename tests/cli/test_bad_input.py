@@ -96,7 +96,7 @@ MOE = ("explain", "deepseek-v3", "h200", "8x2")
         (("search", "llama-3.1-8b", "h100", "8x1", "--sizes", "TP=3"), "no sharding with TP=3"),
         (("chips", "--quant", "fp8"), "--model"),
         (("chips", "--provider", "nobody"), "known: AWS"),
-        ((*BASE, "--kv-cache-dtype", "int4"), "known: bf16, e4m3, e5m2, fp16, fp32, fp8, fp8_e5m2, int8"),
+        ((*BASE, "--kv-cache-dtype", "int4"), "known: bf16, e4m3, e5m2, fp16, fp32, fp8, fp8_e5m2, int8, q4_0, q8_0"),
         ((*BASE, "--slo", "20", "--slo", "30"), "--slo is given twice"),
         ((*BASE, "--batch", "2", "--batch-size=3"), "--batch-size is given twice"),
         ((*BASE, "--scheduler", "serial", "--overlap", "0.9,0.5"), "overlaps nothing"),

@@ -234,6 +234,16 @@ def test_llama_cpp_caches_latents_as_heads():
     assert 8640 + stage.parts_bytes["weights"] / 2**20 + compute == pytest.approx(19_392, rel=0.05)
 
 
+@pytest.mark.parametrize(("cells", "kv", "compute"), [(2048, 256, 164), (32_768, 4096, 2144)])
+def test_buffers_of_llama_cpp(cells, kv, compute):
+    """fedora-copr/logdetective pull 106: Mistral-7B (32 heads, 8 kv heads of 128, F 14336), no flash attention, MiB."""
+    spec = model(Attention(heads=32, kv_heads=8, head_dim=128), Ffn(width=14_336), layers=32, hidden=4096, vocab=32_000)
+    spec = msgspec.structs.replace(spec, kv_format="fp16")
+    stage = planned(spec, "llama.cpp", gib=24, context=cells).tightest
+    assert sum(stage.pools.needs_bytes(cells)) / 2**20 == kv
+    assert stage.parts_bytes["activations"] / 2**20 == pytest.approx(compute, rel=0.01)
+
+
 @pytest.mark.parametrize(
     ("quant", "gigabytes"),
     [

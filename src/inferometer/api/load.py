@@ -22,7 +22,7 @@ from inferometer.specs.formats import find_format
 from inferometer.specs.hardware import Machine
 from inferometer.specs.model import ModelSpec
 
-KV_FORMATS = ("bf16", "fp16", "fp32", "fp8", "int8")
+KV_FORMATS = ("bf16", "fp16", "fp32", "fp8", "int8", "q8_0", "q4_0")
 """Formats a KV cache may have: one number a slot, no block scales."""
 
 STATE_FORMATS = ("fp32", "bf16", "fp16")

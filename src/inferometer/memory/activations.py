@@ -3,7 +3,7 @@
 Letters: T tokens of the pass, H hidden, V vocabulary, N query heads, S cells of a sequence, k experts a token, F width.
 """
 
-from inferometer.blocks.kinds import ffn_tensors, heads
+from inferometer.blocks.kinds import caches, expanded_caches, ffn_tensors, heads
 from inferometer.memory.asked import Asked, columns_of
 from inferometer.memory.footprint import ACTIVATION_BYTES, activation_bytes_per_token
 from inferometer.specs.feedforward import Moe
@@ -12,8 +12,8 @@ from inferometer.specs.feedforward import Moe
 def activation_bytes(asked: Asked, *, last: bool) -> float:
     """Return the peak of the largest pass on a chip of the last stage, or of another.
 
-    max(forward, hidden states + experts' workspace + logits) + scores. forward = T x the widest block's outputs x
-    copies. Logits count `logit_bytes` for each of V and each sequence (or token): sampling makes copies of them; they
+    max(forward + scores, hidden states + experts' workspace + logits). forward = T x the widest block's outputs x a
+    ratio. Logits count `logit_bytes` for each of V and each sequence (or token): sampling makes copies of them; they
     are whole on every TP rank. Scores, where the core is not fused, are N S T of one sequence. Source: the rules' own.
     """
     rules, tokens = asked.rules, asked.pass_tokens
@@ -22,7 +22,7 @@ def activation_bytes(asked: Asked, *, last: bool) -> float:
     rows = tokens if rules.logit_rows == "tokens" else min(asked.seqs, tokens)
     logits = rules.logit_bytes * rows * asked.model.vocab if last else 0.0
     hidden = ACTIVATION_BYTES * tokens * asked.model.hidden
-    return max(forward, hidden + _workspace(asked, tokens) + logits) + _scores(asked, tokens)
+    return max(forward + _scores(asked, tokens), hidden + _workspace(asked, tokens) + logits)
 
 
 def _workspace(asked: Asked, tokens: int) -> float:
@@ -45,8 +45,9 @@ def _workspace(asked: Asked, tokens: int) -> float:
 
 
 def _scores(asked: Asked, tokens: int) -> float:
-    if not asked.rules.score_bytes:
-        return 0.0
-    most = max((part.query for mixer in asked.model.mixers for part in heads(mixer)), default=0)
-    cells = -(-asked.context // asked.rules.block_size) * asked.rules.block_size
-    return asked.rules.score_bytes * -(-most // asked.sizes.tp) * cells * tokens
+    rules, widest = asked.rules, 0.0
+    cells = -(-asked.context // rules.block_size) * rules.block_size
+    for mixer in asked.model.mixers:
+        each = rules.latent_score_bytes if expanded_caches(mixer) != caches(mixer) else rules.score_bytes
+        widest = max([widest, *(each * -(-part.query // asked.sizes.tp) for part in heads(mixer))])
+    return (widest + rules.mask_bytes) * cells * tokens

@@ -39,7 +39,7 @@ TEXT = {
 """Part -> what its line says."""
 
 BASIS_FIELDS = {
-    "activations": ("activation_ratio", "expert_workspace", "logit_bytes", "score_bytes"),
+    "activations": ("activation_ratio", "expert_workspace", "logit_bytes", "score_bytes", "latent_score_bytes"),
     "graphs": ("graph_bytes_per_layer",),
     "runtime": ("runtime_bytes", "collective_bytes"),
     "context": ("context_bytes",),
@@ -233,6 +233,8 @@ def _reasons(asked: Asked, stage: Stage) -> Iterator[str]:
         yield f"beyond-context: {asked.max_model_len} tokens, {asked.model.name} states {longest}"
     if asked.context > asked.max_model_len:
         yield f"beyond-max-model-len: sequences of {asked.context} tokens, the engine takes {asked.max_model_len}"
+    if asked.rules.tokens_cover_sequences and (asked.max_num_seqs or 0) > asked.pass_tokens:
+        yield f"max-num-batched-tokens: {asked.pass_tokens} tokens a pass, fewer than {asked.max_num_seqs} sequences"
     if asked.sequences > asked.seqs:
         yield f"max-num-seqs: {asked.sequences} sequences a rank, the engine takes {asked.seqs} at once"
     if stage.left_bytes < 0:

@@ -92,6 +92,8 @@ class EngineMemory(Spec, frozen=True, kw_only=True):
     """Latents are cached as K and V of every head."""
     cache_format: str | None = None
     """Format of the cache where nobody says; None: the checkpoint's."""
+    tokens_cover_sequences: bool = False
+    """Fewer tokens of a pass than sequences at once are refused."""
     refuses_beyond_context: bool = False
     """Lengths beyond what the model states are refused."""
     tokens_by: Literal["blocks", "concurrency"] = "blocks"
@@ -105,6 +107,10 @@ class EngineMemory(Spec, frozen=True, kw_only=True):
     logit_rows: Literal["sequences", "tokens"] = "sequences"
     score_bytes: float = 0.0
     """For each attention score of the largest pass, where the core is not fused."""
+    mask_bytes: float = 0.0
+    """For each cell and token of the pass."""
+    latent_score_bytes: float = 0.0
+    """The same where latents are expanded to heads."""
     graph_bytes_per_layer: float = 0.0
     runtime_bytes: float = 0.0
     collective_bytes: float = 0.0
