@@ -2,7 +2,7 @@
 
 from inferometer.api.load import load_model
 from inferometer.blocks.kinds import is_moe
-from inferometer.blocks.model import split_layers
+from inferometer.blocks.model import stage_layers
 from inferometer.catalog.engine_memory import find_engine_memory
 from inferometer.memory.asked import Asked
 from inferometer.memory.plan import plan
@@ -23,7 +23,7 @@ def asked(model, engine="ideal", *, gib=80.0, context=1000, sizes=None, quant=No
         chip=fields.pop("chip", "h100-sxm"),
         visible_bytes=gib * GIB,
         sizes=filled,
-        splits=split_layers(len(spec.layers), filled.pp, "vllm"),
+        splits=stage_layers(spec, filled.pp, "vllm"),
         rules=fields.pop("rules", None) or find_engine_memory(engine),
         context=context,
         **fields,

@@ -11,6 +11,7 @@ from memory.questions import GIB, asked
 from strategies import models
 
 from inferometer.blocks.kinds import is_moe
+from inferometer.blocks.model import unit_count
 from inferometer.catalog.engine_memory import load_engine_memory
 from inferometer.estimate.candidates import make_shardings
 from inferometer.memory.asked import columns_of
@@ -26,7 +27,7 @@ SMALL = 1e-6
 def questions(draw):
     """A made-up model under an engine's rules, memory scaled to it."""
     spec = draw(models())
-    sizes = {"pp": draw(st.integers(1, min(3, len(spec.layers)))), "tp": draw(st.sampled_from((1, 2, 4)))}
+    sizes = {"pp": draw(st.integers(1, min(3, unit_count(spec)))), "tp": draw(st.sampled_from((1, 2, 4)))}
     if is_moe(spec):
         sizes |= {"dpa": draw(st.sampled_from((1, 2)))}
     else:

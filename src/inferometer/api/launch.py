@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from inferometer.blocks.model import split_layers
+from inferometer.blocks.model import stage_layers
 from inferometer.catalog.engine_memory import find_engine_memory
 from inferometer.catalog.loader import find_engine
 from inferometer.estimate.estimate import IDEAL
@@ -52,7 +52,7 @@ def _held(problem: Problem, priced: Estimate, engine: EngineSpec, fit: EngineFit
         chip=problem.machine.chip.id,
         visible_bytes=memory.visible_bytes,
         sizes=priced.sizes,
-        splits=split_layers(len(problem.model.layers), priced.sizes.pp, engine.partition),
+        splits=stage_layers(problem.model, priced.sizes.pp, engine.partition),
         rules=find_engine_memory(engine.id),
         context=problem.max_length,
         max_model_len=problem.max_length,

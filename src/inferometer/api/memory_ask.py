@@ -13,7 +13,7 @@ from inferometer.api.sizes import chips_of, fill_sizes
 from inferometer.api.whatif import changed, parse_what_if
 from inferometer.api.workload import MAX_TOKENS
 from inferometer.blocks.kinds import is_moe
-from inferometer.blocks.model import split_layers
+from inferometer.blocks.model import stage_layers, unit_count
 from inferometer.catalog.engine_memory import find_engine_memory
 from inferometer.catalog.loader import find_engine, load_engines
 from inferometer.errors import InferometerError, UnknownNameError
@@ -88,15 +88,15 @@ def ask(model: ModelSpec | str, machine: Machine | str, sizes: Mapping[str, int]
     where = _where(machine, sizes)
     where, _ = changed(where, parse_what_if(settings.get("what_if")))
     filled = fill_sizes(sizes, where.fabric.n_chips, moe=is_moe(chosen))
-    if filled.pp > len(chosen.layers):
-        raise InferometerError(f"PP={filled.pp} exceeds the {len(chosen.layers)} layers of {chosen.name}")
+    if filled.pp > unit_count(chosen):
+        raise InferometerError(f"PP={filled.pp} exceeds the {unit_count(chosen)} layers of {chosen.name}")
     context, longest = _lengths(settings, chosen, assumed)
     asked = Asked(
         model=chosen,
         chip=where.chip.id,
         visible_bytes=float(where.chip.memory_bytes),
         sizes=filled,
-        splits=split_layers(len(chosen.layers), filled.pp, spec.partition),
+        splits=stage_layers(chosen, filled.pp, spec.partition),
         rules=rules,
         context=context,
         max_model_len=longest,

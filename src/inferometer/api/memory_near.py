@@ -9,7 +9,7 @@ from inferometer.api.load import in_formats, load_machine
 from inferometer.api.memory_ask import Question, broken
 from inferometer.api.sizes import fill_sizes
 from inferometer.blocks.kinds import is_moe
-from inferometer.blocks.model import split_layers
+from inferometer.blocks.model import stage_layers
 from inferometer.errors import InferometerError
 from inferometer.memory.plan import plan
 from inferometer.memory.solve import max_batch, max_context, most
@@ -72,7 +72,7 @@ def _more_chips(question: Question) -> Iterator[str]:
             sizes = fill_sizes(given, n, moe=is_moe(asked.model))
         except InferometerError:
             return
-        splits = split_layers(len(asked.model.layers), sizes.pp, question.spec.partition)
+        splits = stage_layers(asked.model, sizes.pp, question.spec.partition)
         tried = replace(question, machine=larger, asked=replace(asked, sizes=sizes, splits=splits))
         if not broken(tried) and plan(tried.asked).fits:
             yield f"{n} chips: {machine.chip.id} {larger.name}, TP={sizes.tp}"

@@ -15,7 +15,6 @@ from inferometer.ingest.read_json import show
 from inferometer.specs.block import Block
 from inferometer.specs.feedforward import FeedForward, Moe
 from inferometer.specs.mixers import Beside, Mixer
-from inferometer.specs.model import ModelSpec
 
 Kind = TypeVar("Kind", bound=Mixer | FeedForward)
 

@@ -8,7 +8,6 @@ from inferometer.specs.mixers import Beside
 from inferometer.specs.model import ModelSpec
 from inferometer.specs.quant import Layers, QuantScheme
 
-
 ROUTERS = ("router", "shared_gate")
 """What a scheme's `router` is for."""
 

@@ -28,7 +28,10 @@ class Kind(NamedTuple):
 
 
 def kinds_by_layer(asked: Asked) -> list[list[Kind]]:
-    """Return what each layer keeps, on a chip: a kind for each cache that grows, and one for all its states."""
+    """Return what each layer keeps, on a chip: a kind for each cache that grows, and one for all its states.
+
+    A layer keeps them once for each visit.
+    """
     sizes = columns_of(asked)
     known: dict[object, list[Kind]] = {}
     found = []
@@ -43,7 +46,7 @@ def kinds_by_layer(asked: Asked) -> list[list[Kind]]:
                     continue  # no image comes in
                 else:
                     kept.append(Kind(size, cache.tokens, cache.most, latent=not cache.split))
-            known[layer] = [*kept, Kind(state, fixed=True)] if state else kept
+            known[layer] = [*kept, *([Kind(state, fixed=True)] if state else [])] * layer.visits
         found.append(known[layer])
     return found
 

@@ -158,7 +158,7 @@ def _weights(asked: Asked) -> list[dict[str, float]]:
         layers = asked.model.layers[max(stage.start, asked.first_layer) : stage.stop]
         first, last = index == 0, index == len(slices) - 1
         ends = (float(first), float(last and asked.holds_head), float(not last))
-        times = [*(float(layers.count(kind)) for kind in kinds), *ends]
+        times = [*(float(kind.visits * layers.count(kind)) for kind in kinds), *ends]
         by_kind = weights_by_kind(asked.model, sizes, np.array(times)[None, :, None], asked.rules.pads)
         away = () if asked.unified else asked.rules.host_kinds
         held = {k: float(column[0, 0]) for k, column in by_kind.items() if column[0, 0] and k not in away}
