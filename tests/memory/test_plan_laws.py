@@ -18,6 +18,9 @@ from inferometer.memory.asked import columns_of
 from inferometer.memory.footprint import footprint
 from inferometer.memory.plan import plan
 from inferometer.memory.solve import max_batch, max_context
+from inferometer.specs.feedforward import Ffn
+from inferometer.specs.mixers import Attention
+from inferometer.specs.model import Layer, ModelSpec
 
 RULES = [row for rows in load_engine_memory().values() for row in rows]
 SMALL = 1e-6
@@ -180,3 +183,47 @@ def test_adapters_are_two_thin_matrices_a_linear_layer():
     attention = 2 * (4096 + 4096) + 2 * (4096 + 1024)
     ffn = 3 * (4096 + 14_336)
     assert plan(question).tightest.weights_bytes["LoRA adapters"] == 3 * 32 * 16 * 2 * (attention + ffn)
+
+
+@st.composite
+def hybrids(draw):
+    """Layers of full and windowed attention with equal heads, and a vLLM."""
+    full = Attention(heads=8, kv_heads=draw(st.sampled_from((2, 4))), head_dim=64)
+    local = msgspec.structs.replace(full, window=draw(st.integers(1, 600)))
+    kinds = [0, 1, *draw(st.lists(st.integers(0, 1), max_size=8))]
+    spec = ModelSpec(
+        name="made-up",
+        architecture="made-up",
+        hidden=256,
+        vocab=512,
+        max_context=1 << 17,
+        mixers=(full, local),
+        ffns=(Ffn(width=256),),
+        layers=tuple(Layer(mixer=kind, ffn=0) for kind in kinds),
+        tied=True,
+        dtype="bf16",
+        source="made up by the tests",
+    )
+    engine = draw(st.sampled_from(("vllm@0.11", "vllm@0.24", "vllm@0.26")))
+    return asked(spec, engine, context=draw(st.integers(1, 3000)), max_num_batched_tokens=draw(st.integers(1, 500)))
+
+
+@given(hybrids())
+def test_blocks_hold_every_token_that_a_sequence_keeps(question):
+    """Counted token by token: each layer's kept tokens lie in blocks that start anywhere a window may start."""
+    pools = plan(question).tightest.pools
+    length, ahead = question.context, question.rules.in_flight_passes * question.pass_tokens
+    layers = [question.model.mixers[layer.mixer] for layer in question.model.layers]
+    kept, counts = {}, {}
+    for mixer in layers:
+        tokens = length if mixer.window is None else min(mixer.window - 1 + ahead, length)
+        starts = [0] if tokens == length else range(16)
+        kept[mixer.window] = max(len({(start + token) // 16 for token in range(tokens)}) for start in starts)
+        counts[mixer.window] = counts.get(mixer.window, 0) + 1
+    least, most = min(counts.values()), max(counts.values())
+    size = most if most < least * question.rules.group_ratio else least
+    groups = {window: -(-n // size) for window, n in counts.items()}
+    exact = sum(groups[window] * kept[window] for window in groups)
+    assert exact <= pools.blocks(length) <= exact + groups.get(layers[1].window, 0)
+    assert pools.groups == sum(groups.values())
+    assert pools.unit_bytes == size * 16 * 2 * layers[0].kv_heads * 64 * 2

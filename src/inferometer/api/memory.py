@@ -65,7 +65,9 @@ def _most(question: Question, what: str) -> Most:
         value = 0
     else:
         value = most_sequences(asked) if what == "batch" else most_tokens(asked, serve=question.serves)
-    return Most(value=value, memory=answer(replace(question, asked=_with(question, what, max(value, 1)))))
+    left = {name: shown for name, shown in question.assumed.items() if name != what}
+    found = answer(replace(question, asked=_with(question, what, max(value, 1)), assumed=left))
+    return Most(value=value, memory=found)
 
 
 def _with(question: Question, what: str, value: int) -> Asked:
