@@ -41,7 +41,7 @@ def test_sizes(point, change, sizes):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"klass": "B"}, "class: B"),
+        ({"klass": "D"}, "class: D"),
         ({"klass": ""}, "class: none"),
         ({"metric": "op_latency"}, "metric: op_latency"),
         ({"speculation": "mtp"}, "speculation: mtp"),

@@ -9,6 +9,7 @@ from inferometer.api.choices import parse_choices, pinned
 from inferometer.api.whatif import Wanted, changed, parse_what_if
 from inferometer.api.workload import lengths, parse_phase, say_images, with_images
 from inferometer.catalog.loader import Quote, default_price, find_engine, quote
+from inferometer.cost.registry import usual_scheduler
 from inferometer.cost.schedulers import Overlap, parse_overlap
 from inferometer.errors import InferometerError
 from inferometer.estimate.estimate import make_problem
@@ -26,7 +27,7 @@ MAX_SEQUENCES = 100_000_000
 MAX_SLOTS = 10_000
 """Most copies of a state, same."""
 
-DEFAULT_ENGINE, DEFAULT_BACKEND, DEFAULT_SCHEDULER = "ideal", "roofline", "overlap"
+DEFAULT_ENGINE, DEFAULT_BACKEND = "ideal", "roofline"
 
 
 class Settings(TypedDict, total=False):
@@ -151,11 +152,12 @@ def settle(settings: Settings, by: str | None = None) -> Terms:
         raise InferometerError(f"--usd-per-chip-hour {price}: a price is 0 or more")
     text = settings.get("overlap")
     _check_apart(settings)
+    backend = _chosen(settings.get("backend"), DEFAULT_BACKEND, "backend", assumed)
     return Terms(
         workload=work,
         engine=_chosen(settings.get("engine"), DEFAULT_ENGINE, "engine", assumed),
-        backend=_chosen(settings.get("backend"), DEFAULT_BACKEND, "backend", assumed),
-        scheduler=_chosen(settings.get("scheduler"), DEFAULT_SCHEDULER, "scheduler", assumed),
+        backend=backend,
+        scheduler=_chosen(settings.get("scheduler"), usual_scheduler(backend), "scheduler", assumed),
         overlap=parse_overlap(text) if text is not None else Overlap(),
         reserve=_reserve(settings, assumed),
         usd_per_chip_hour=price,

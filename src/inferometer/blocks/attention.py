@@ -197,6 +197,8 @@ def _prefill_core(block: Attention, low: Lowering, kv_local: Column) -> list[Nod
                 Traffic.ACTIVATIONS: at.tokens * (heads * (both * WIDE_BYTES)),
             },
             replication=at.padding,
+            rows=np.asarray(float(at.new_tokens)),
+            items=at.sequences * kv_local,
             shape=f"B x {block.heads} heads x {block.head_dim}, {pairs:.0f} {which} pairs",
         )
     ]
@@ -219,6 +221,8 @@ def _decode_core(block: Attention, low: Lowering, kv_local: Column) -> list[Node
                     Traffic.ACTIVATIONS: io,
                 },
                 replication=at.padding,
+                rows=np.asarray(float(at.new_tokens)),
+                items=at.sequences * kv_local,
                 shape=f"B x {block.heads} heads x {block.head_dim}, {block.kv_heads} kv heads, S={seen:.0f}",
                 share=share,
             )

@@ -9,6 +9,8 @@ Shapes: q_a [q, H], q_b [N D, q], kv [D, H], out_a g times [o, N D / g], out_b [
 [c D, H] and a bias [p, c D]; of the index keys the same with d; index_q [n d, q].
 """
 
+import numpy as np
+
 from inferometer.blocks import indexer
 from inferometer.blocks.attention import context_parallel
 from inferometer.blocks.cache import Cache
@@ -218,6 +220,8 @@ def _core(block: Compressed, low: Lowering) -> list[Node]:
                 Traffic.ACTIVATIONS: at.tokens * (local * spread * (2 * block.head_dim * WIDE_BYTES)),
             },
             replication=at.padding,
+            rows=np.asarray(float(at.new_tokens)),
+            items=at.sequences,
             shape=f"B x {block.heads} heads x {block.head_dim}, {entries:.0f} entries",
             share=share,
         )
@@ -270,6 +274,8 @@ def _out(block: Compressed, low: Lowering, out_a: Tensor) -> list[Node]:
             Traffic.ACTIVATIONS: at.tokens * (width * low.narrow_bytes(out_a.format) + rows * WIDE_BYTES),
         },
         replication=at.padding * (at.tp * rows / out_a.rows),
+        rows=at.tokens,
+        features=rows,
         shape=f"{block.out_groups} groups x [t, {out_a.cols}] x [{block.out_rank}, {out_a.cols}]",
     )
     return [*low.quantise("out_a", out_a.format, at.tokens * width), work]

@@ -5,6 +5,8 @@ heads and cache as in `blocks.attention`. A prefill makes K and V of the images;
 images (Llama 3.2 Vision masks images that come later: counted as seen). Without images the layer is skipped.
 """
 
+import numpy as np
+
 from inferometer.blocks import attention
 from inferometer.blocks.cache import Cache
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
@@ -89,6 +91,8 @@ def _core(block: CrossAttention, low: Lowering, kv_local: Column) -> list[Node]:
             Traffic.ACTIVATIONS: at.tokens * (gathered * (both * WIDE_BYTES)),
         },
         replication=at.padding,
+        rows=np.asarray(float(at.new_tokens)),
+        items=at.sequences * kv_local,
         shape=f"B x {block.heads} heads x {block.head_dim}, {block.kv_heads} kv heads, I={at.cross_tokens}",
     )
     if not decode:

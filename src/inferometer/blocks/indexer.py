@@ -9,6 +9,8 @@ Scores are multiplied in the format of the cached keys.
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from inferometer.blocks.cache import Cache
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
 from inferometer.blocks.reads import entry_pairs, split_at
@@ -161,6 +163,8 @@ def _scores(
             Traffic.ACTIVATIONS: queries + written / spread,
         },
         replication=at.padding * (at.tp / spread),
+        rows=np.asarray(float(at.new_tokens)),
+        items=at.sequences,
         shape=f"B x {indexer.heads} index heads x {indexer.dim}, {entries:.0f} keys",
         share=share,
     )

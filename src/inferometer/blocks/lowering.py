@@ -155,6 +155,8 @@ class Lowering:
                 Traffic.ACTIVATIONS: rows_in * (cols * narrow + rows * WIDE_BYTES),
             },
             replication=at.padding * (rows_in / useful_rows) * (at.tp * rows * cols / elements),
+            rows=rows_in,
+            features=rows,
             shape=f"[t, {first.cols}] x [{sum(t.rows for t in tensors)}, {first.cols}]",
         )
         return [*self.quantise(name, first.format, rows_in * cols), *self.unpacked((work,), first.format, rows * cols)]

@@ -11,6 +11,8 @@ differently: absorbed, a token's heads share what they read, and the core works 
 pair is worked out and the others masked. A prompt's latents come from memory once, as elsewhere.
 """
 
+import numpy as np
+
 from inferometer.blocks import indexer
 from inferometer.blocks.attention import context_parallel
 from inferometer.blocks.cache import Cache
@@ -171,6 +173,9 @@ def _per_head_gemm(low: Lowering, name: str, kv_b: Tensor, heads: Column, *, in_
             Traffic.ACTIVATIONS: at.tokens * (heads * (in_dim * narrow + out_dim * WIDE_BYTES)),
         },
         replication=low.at.padding,
+        rows=at.tokens,
+        features=np.asarray(float(out_dim)),
+        items=heads,
         shape=f"heads x [t, {in_dim}] x [{in_dim}, {out_dim}]",
     )
     unpacked = low.unpacked((work,), kv_b.format, in_dim * out_dim * heads)
@@ -179,6 +184,8 @@ def _per_head_gemm(low: Lowering, name: str, kv_b: Tensor, heads: Column, *, in_
 
 def _core(low: Lowering, *, flops: Column, kv: Column, io: Column, shape: str, share: float) -> Work:
     return Work(
+        rows=np.asarray(float(low.at.new_tokens)),
+        items=low.at.sequences,
         name="attention-core",
         kind=OpKind.ATTENTION,
         dtype=low.at.core_dtype,
@@ -252,6 +259,8 @@ def _expanded(block: Mla, low: Lowering, kv_b: Tensor) -> list[Node]:
                 Traffic.ACTIVATIONS: keys * (made * WIDE_BYTES),
             },
             replication=low.at.padding,
+            rows=keys,
+            features=made,
             shape=f"[S={seen:.0f}, {block.kv_rank}] x [{kv_b.rows}, {block.kv_rank}]",
             share=share,
         )

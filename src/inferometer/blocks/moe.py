@@ -205,6 +205,9 @@ def _grouped(block: Moe, low: Lowering, name: str, parts: tuple[Tensor, ...], bu
             Traffic.ACTIVATIONS: busiest.copies * (cols * low.narrow_bytes(parts[0].format) + rows * WIDE_BYTES),
         },
         replication=busiest.copies / mean * (at.etp * rows * cols / elements),
+        rows=busiest.copies / busiest.distinct,
+        features=rows,
+        items=busiest.distinct,
         shape=f"{block.experts} experts, top {block.top_k}: [t, {parts[0].cols}] x [{sum(t.rows for t in parts)}, ...]",
     )
     return low.unpacked((work,), parts[0].format, busiest.distinct * (rows * cols))

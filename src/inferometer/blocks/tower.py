@@ -149,5 +149,7 @@ def _core(low: Lowering, part: TowerPart, images: Column, image: ImageCount) -> 
         flops=images * (width * (4 * pairs)),
         traffic_bytes={Traffic.ACTIVATIONS: positions * (4 * width * WIDE_BYTES)},
         replication=at.padding * (at.tp * heads / part.heads) * ONE,
+        rows=np.asarray(float(image.over("positions"))),
+        items=images * heads,
         shape=f"images x {part.heads} heads x {part.head_dim}, {pairs:.0f} pairs",
     )

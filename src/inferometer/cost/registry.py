@@ -3,12 +3,27 @@
 from functools import cache
 from typing import TYPE_CHECKING
 
-from inferometer.cost import roofline
+from inferometer.cost import calibrated, roofline
 from inferometer.cost.backend import BackendFactory, CostBackend
 from inferometer.errors import InferometerError, unknown_name
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
+
+_OWN: dict[str, BackendFactory] = {"roofline": roofline.create, "calibrated": calibrated.create}
+
+_SERIAL = ("calibrated",)
+"""Backends whose times are of kernels that ran one after another."""
+
+
+def usual_scheduler(backend: str) -> str:
+    """Return the scheduler that a backend's times are meant for.
+
+    >>> usual_scheduler("roofline"), usual_scheduler("calibrated")
+    ('overlap', 'serial')
+    """
+    return "serial" if backend in _SERIAL else "overlap"
+
 
 GROUP = "inferometer.backends"
 
@@ -23,7 +38,7 @@ def _installed() -> "EntryPoints":
 @cache
 def backend_names() -> tuple[str, ...]:
     """Return the backends that are installed, in order of name."""
-    return tuple(sorted({"roofline", *(p.name for p in _installed())}))
+    return tuple(sorted({*_OWN, *(p.name for p in _installed())}))
 
 
 def create_backend(name: str, calibration: object | None = None) -> CostBackend:
@@ -32,8 +47,8 @@ def create_backend(name: str, calibration: object | None = None) -> CostBackend:
     Raises UnknownNameError for a name that no installed distribution registers, and InferometerError for an
     entry point that cannot be loaded.
     """
-    if name == "roofline":
-        return roofline.create(calibration)
+    if name in _OWN:
+        return _OWN[name](calibration)
     for point in _installed():
         if point.name == name:
             try:

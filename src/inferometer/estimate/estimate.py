@@ -15,7 +15,7 @@ from inferometer.blocks.kinds import is_moe, sees_images
 from inferometer.blocks.model import unit_count
 from inferometer.cost.backend import CostBackend
 from inferometer.cost.collectives import collective_lines, lower_envelope
-from inferometer.cost.registry import create_backend
+from inferometer.cost.registry import create_backend, usual_scheduler
 from inferometer.cost.schedulers import Overlap, find_scheduler
 from inferometer.errors import InferometerError
 from inferometer.estimate.candidates import GROUP_OF, Block, Placements, Shardings, make_shardings, pairs_of
@@ -42,12 +42,12 @@ def make_problem(
     *,
     engine: EngineSpec = IDEAL,
     backend: CostBackend | str = "roofline",
-    scheduler: str = "overlap",
+    scheduler: str | None = None,
     overlap: Overlap | None = None,
     reserve: Reserve | None = None,
     state_slots: int = 1,
 ) -> Problem:
-    """Return everything about an estimate but the candidates.
+    """Return everything about an estimate but the candidates; the scheduler is the backend's usual one unless told.
 
     Raises InferometerError where the backend cannot price the chip, the chip has no arithmetic for a format, or the
     workload has images and the model no tower for them.
@@ -68,7 +68,7 @@ def make_problem(
         workload=workload,
         engine=engine,
         backend=chosen,
-        scheduler=find_scheduler(scheduler),
+        scheduler=find_scheduler(scheduler or usual_scheduler(chosen.name)),
         overlap=overlap or Overlap(),
         precision=resolve_precision(model, machine.chip, engine),
         room_bytes=visible - kept.of(visible),

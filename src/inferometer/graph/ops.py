@@ -5,7 +5,7 @@ spans, a Choice lists legal alternatives, and whoever prices the graph takes the
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
@@ -18,6 +18,10 @@ Column = npt.NDArray[np.float64]
 ONE = np.ones(())
 NONE = np.zeros(())
 Mask = npt.NDArray[np.bool_]
+
+
+def _one() -> Column:
+    return ONE
 
 
 class OpKind(StrEnum):
@@ -67,6 +71,14 @@ class Work:
     """Issued over useful work: copies on other ranks, and the busiest rank's excess."""
     shape: str
     """Shapes in -> out, in letters with values, for `explain`."""
+    rows: Column = field(default_factory=_one)
+    """Rows of each matrix product; of an attention core, queries of a sequence."""
+    features: Column | None = None
+    """Output columns of each matrix product; None where the op is none."""
+    items: Column = field(default_factory=_one)
+    """Independent pieces: experts or heads of a product, pairs of sequence and kv head of an attention core."""
+    kernels: float = 1.0
+    """Kernels an engine launches for it."""
     share: float = 1.0
     """Share of the passes in which the op has these counts (a quadrature weight over contexts)."""
 

@@ -75,21 +75,44 @@ SHAPES: Mapping[str, Shape] = MappingProxyType(
 )
 """Hub id -> equal shape."""
 
+SAME: Mapping[str, str] = MappingProxyType(
+    {
+        "nvidia/Llama-3.3-70B-Instruct-FP8": "llama-3.1-70b",
+        "nvidia/Llama-3.3-70B-Instruct-FP4": "llama-3.1-70b",
+        "meta-llama/Llama-3.3-70B-Instruct": "llama-3.1-70b",
+        "nvidia/Llama-3.1-8B-Instruct-FP8": "llama-3.1-8b",
+        "nvidia/Llama-3.1-405B-Instruct-FP8": "llama-3.1-405b",
+        "nvidia/Llama-3.1-405B-Instruct-FP4": "llama-3.1-405b",
+        "nvidia/Qwen3-30B-A3B-FP4": "qwen3-30b-a3b",
+        "nvidia/Qwen3-32B-NVFP4": "qwen3-32b",
+        "nvidia/Qwen3-235B-A22B-FP4": "qwen3-235b-a22b",
+        "nvidia/Qwen3-235B-A22B-FP8": "qwen3-235b-a22b",
+        "nvidia/DeepSeek-R1-NVFP4": "deepseek-r1",
+        "nvidia/DeepSeek-V3.1-NVFP4": "deepseek-v3",
+        "nvidia/Llama-4-Maverick-17B-128E-Instruct-NVFP4": "llama-4-maverick-17b-128e-instruct",
+        "zai-org/GLM-5": "glm-5-fp8",
+    }
+)
+"""Hub id of a quantised or tuned copy -> the preset it is a copy of; the row says the format."""
+
 CHIPS: Mapping[str, str] = MappingProxyType(
     {
         "A100": "a100-40-sxm",
         "Apple M1 Max 32-Core GPU": "m1-max",
         "Apple M2 Ultra 76-Core GPU": "m2-ultra",
         "Apple M3 Max 40-Core GPU": "m3-max",
+        "TPU v6e (Trillium)": "tpu-v6e",
+        "RTX PRO 6000 Blackwell": "rtxpro6000-server",
     }
 )
 """Hardware as published -> chip, where the catalogue's own names do not say it. An A100 without a memory size is
 taken for the 40 GB SXM part: its batch-1 decode fits 1555 GB/s, and 70B on four of them runs out of memory."""
 
 WEIGHT_FORMATS: Mapping[str, str] = MappingProxyType(
-    {"f16": "fp16", "fp8_block": "fp8-block", "int4": "int4-g32"} | {name: name for name in FORMATS}
+    {"f16": "fp16", "fp8_block": "fp8-block", "int4": "int4-g32", "mxfp4 (moe)": ""} | {name: name for name in FORMATS}
 )
-"""Weight format as published, lower case -> ours. `int4` without a group: 4.5 bits an element, as MLC's q4f16_1."""
+"""Weight format as published, lower case -> ours. `int4` without a group: 4.5 bits an element, as MLC's q4f16_1.
+`mxfp4 (moe)` is the checkpoint's own: experts alone (gpt-oss)."""
 
 KV_FORMATS: Mapping[str, str] = MappingProxyType({"f16": "fp16", "fp16": "fp16", "bf16": "bf16", "fp8": "fp8"})
 
@@ -102,7 +125,7 @@ def find_model(name: str) -> ModelSpec | None:
     """Return the model a row names, as its checkpoint stores it; None where it is not known."""
     shape = SHAPES.get(name)
     try:
-        preset = preset_config(shape.preset if shape else name)
+        preset = preset_config(shape.preset if shape else SAME.get(name, name))
     except InferometerError:
         return None
     config = preset.config | shape.changed if shape else preset.config
@@ -123,13 +146,14 @@ def chip_of(name: str) -> ChipSpec | None:
 def stored_model(name: str, weights: str, kv: str, *, head: bool) -> ModelSpec:
     """Return the model called `name` with weights in the scheme `weights` and KV in the format `kv`.
 
-    `kv` empty: as the model's dtype. `head`: the scheme takes the head too. Both names are our own.
+    `weights` empty: as stored; `kv` empty: as the model's dtype. `head`: the scheme takes the head too.
+    Both names are our own.
     """
     model = find_model(name)
     if model is None:
         raise AssertionError(f"{name} is not known")
-    model = quant_scheme(model, weights)
-    plain = weights in ("fp16", "bf16", "fp32")
+    model = quant_scheme(model, weights) if weights else model
+    plain = not weights or weights in ("fp16", "bf16", "fp32")
     return msgspec.structs.replace(
         model,
         kv_format=kv or model.dtype,

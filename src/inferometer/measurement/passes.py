@@ -4,6 +4,7 @@ Questions that differ in batch alone share one lowering: the batches are the col
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -126,6 +127,17 @@ class Pricer:
             fixed |= {"ep": setup.sizes.ep, "etp": setup.sizes.etp} if moe else {}
             self._spaces[setup] = enumerate_space(problem.machine.fabric, moe=moe, fixed=fixed)
         return self._spaces[setup]
+
+    def room(self, one: Pass, length: int) -> float:
+        """Return the sequences of an attention rank that fit at `length` tokens each."""
+        problem = self._problem(one)
+        columns, _ = self._space(one.setup, problem)
+        shardings = make_shardings(problem.model, columns, problem.engine.partition)
+        return self._room(replace(problem, workload=Workload(phase="prefill", isl=length, osl=1)), shardings)
+
+    def layers(self, one: Pass) -> int:
+        """Return the layers of a pass's model."""
+        return len(self._problem(one).model.layers)
 
     @staticmethod
     def _room(problem: Problem, shardings: Shardings) -> float:

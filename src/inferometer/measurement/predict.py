@@ -5,6 +5,7 @@ Letters: I, O tokens in and out, B requests, N chips, n decode steps, P seconds 
 
 from typing import NamedTuple
 
+from inferometer.measurement.loops import predict_loop, steady, wanted
 from inferometer.measurement.passes import Pass, Pricer, decode_of, prefill_of
 from inferometer.measurement.questions import Question, decode_only, prefill_only
 
@@ -16,8 +17,15 @@ class Prediction(NamedTuple):
     fits: bool
 
 
+def wanted_of(question: Question, metric: str) -> list[tuple[Pass, int]]:
+    """Return the passes a metric is made of, each with its batch."""
+    if question.loops:
+        return wanted(question)
+    return [(one, question.batch or 1) for one in passes_of(question, metric)]
+
+
 def passes_of(question: Question, metric: str) -> tuple[Pass, ...]:
-    """Return the passes a metric is made of: prefill, decode or both."""
+    """Return the passes a metric of requests that start together is made of: prefill, decode or both."""
     if prefill_only(metric):
         return (prefill_of(question),)
     if decode_only(metric, question.phase):
@@ -34,7 +42,9 @@ def predict(question: Question, metric: str, pricer: Pricer) -> Prediction:
     output_tok_per_s = B O / (P + n d); decode rows: B / d, the mean over the generated length.
     total = B (I + O) / (P + n d). input = B I / P. `per_chip` divides by N.
     """
-    passes = [pricer.at(one, question.batch) for one in passes_of(question, metric)]
+    if question.loops:
+        return Prediction(predict_loop(question, metric, steady(question, pricer)), fits=True)
+    passes = [pricer.at(one, question.batch or 1) for one in passes_of(question, metric)]
     fits = all(one.fits for one in passes)
     seconds = passes[0].step_s
     if len(passes) > 1:
@@ -42,7 +52,7 @@ def predict(question: Question, metric: str, pricer: Pricer) -> Prediction:
     if metric in ("ttft", "tpot", "e2e_latency"):
         return Prediction(seconds, fits)
     chips = question.setup.n_chips if metric.endswith("_per_chip") else 1
-    return Prediction(question.batch * _tokens(question, metric) / seconds / chips, fits)
+    return Prediction((question.batch or 1) * _tokens(question, metric) / seconds / chips, fits)
 
 
 def _tokens(question: Question, metric: str) -> int:

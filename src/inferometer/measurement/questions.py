@@ -10,6 +10,7 @@ prompt (I = 0, llama-bench `tg`) nothing is prefilled and n = O.
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
+from zlib import crc32
 
 from inferometer.blocks.kinds import is_moe
 from inferometer.measurement.models import KV_FORMATS, QUANTISED_HEAD, WEIGHT_FORMATS, chip_of, find_model
@@ -17,8 +18,26 @@ from inferometer.measurement.points import Point
 from inferometer.specs.deployment import Sizes
 from inferometer.specs.model import ModelSpec
 
-SCORED_CLASSES = ("A",)
-"""Classes there is a rule for. B and C need the closed loop, D pools, O single operations."""
+SCORED_CLASSES = ("A", "B", "B2", "C")
+"""Classes there is a rule for. D needs pools, O are single operations."""
+
+FLOOD = "C"
+"""Class whose rows state no batch: memory sets it."""
+
+FOLDS = 5
+"""Folds of published points, by pair of model and chip: what is fitted to the others is held against one."""
+
+
+def fold_of(model: str, chip: str) -> int:
+    """Return the fold of a pair, as published: by its name, so that it never changes.
+
+    >>> fold_of("deepseek-ai/DeepSeek-R1-0528", "B200") == fold_of("deepseek-ai/DeepSeek-R1-0528", "B200") < FOLDS
+    True
+    """
+    return crc32(f"{model}|{chip}".encode()) % FOLDS
+
+
+NARROW = ("fp8", "fp8-block", "nvfp4", "mxfp4")
 
 SCORED_METRICS = (
     "ttft",
@@ -76,8 +95,16 @@ class Question(NamedTuple):
     isl_tok: int
     osl_tok: int | None
     """None: one decode step at a context of `isl_tok`."""
-    batch: int
+    batch: int | None
+    """Requests that start together, or in flight; None: as many as memory holds."""
     assumed: tuple[str, ...]
+    klass: str = "A"
+    framework: str = ""
+
+    @property
+    def loops(self) -> bool:
+        """Whether requests come and go (classes B and C), not all at once."""
+        return self.klass != "A"
 
     @property
     def decode_steps(self) -> int:
@@ -98,7 +125,7 @@ def decode_only(metric: str, phase: str) -> bool:
 
 
 def ask(point: Point) -> Question | str:
-    """Return the question of a class A row, or the reason it has none: `what: as published`."""
+    """Return the question of a row, or the reason it has none: `what: as published`."""
     reason = _unfit(point)
     if reason:
         return reason
@@ -108,18 +135,19 @@ def ask(point: Point) -> Question | str:
     load = said | filled
     isl_tok, osl_tok, batch = load["isl_tok"], load["osl_tok"], load["batch"]
     missing = _missing(point, isl_tok, osl_tok, batch)
-    if missing or isl_tok is None or batch is None:
+    if missing or isl_tok is None:
         return f"not stated: {missing}"
     model = find_model(point.model)
     n_chips = point.n_chips
     sizes = sizes_of(point, model) if model else None
     if sizes is None or n_chips is None:
         return "sizes: do not multiply to the chips"
+    assumed = [unsaid.why] if unsaid and filled else []
     return Question(
         setup=Setup(
             model=point.model,
             weights=WEIGHT_FORMATS[point.weight_format.lower()],
-            kv=KV_FORMATS.get(point.kv_format.lower(), ""),
+            kv=_kv_format(point, assumed),
             head=point.framework in QUANTISED_HEAD,
             chip=point.hardware,
             n_chips=n_chips,
@@ -129,8 +157,19 @@ def ask(point: Point) -> Question | str:
         isl_tok=isl_tok,
         osl_tok=osl_tok,
         batch=batch,
-        assumed=(unsaid.why,) if unsaid and filled else (),
+        assumed=tuple(assumed),
+        klass=point.klass,
+        framework=point.framework,
     )
+
+
+def _kv_format(point: Point, assumed: list[str]) -> str:
+    """Return the format of a row's KV; where it is not stated, fp8 beside narrow weights of 2025 engines."""
+    stated = KV_FORMATS.get(point.kv_format.lower(), "")
+    if stated or point.klass == "A" or WEIGHT_FORMATS[point.weight_format.lower()] not in NARROW:
+        return stated
+    assumed.append("KV fp8: not stated, weights are narrow")
+    return "fp8"
 
 
 def _unfit(point: Point) -> str:
@@ -155,7 +194,7 @@ def _missing(point: Point, isl_tok: int | None, osl_tok: int | None, batch: int 
     steps_only = decode_only(point.metric, point.phase)
     if isl_tok is None or (isl_tok == 0 and not steps_only):
         return "isl"
-    if batch is None:
+    if batch is None and point.klass != FLOOD:
         return "batch"
     if prefill_only(point.metric):
         return ""

@@ -1,18 +1,19 @@
 """Hold estimates against published measurements, point by point."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from inferometer.cost.backend import Band, CostBackend
+from inferometer.cost.calibrated import Calibrated, calibrated_with, load_serving
 from inferometer.cost.registry import create_backend
 from inferometer.errors import InferometerError, unknown_name
 from inferometer.measurement.models import chip_of
-from inferometer.measurement.passes import Pricer
+from inferometer.measurement.passes import Pass, Pricer
 from inferometer.measurement.points import CLASSES, METRIC_UNITS, Point, load_points
-from inferometer.measurement.predict import passes_of, predict
+from inferometer.measurement.predict import predict, wanted_of
 from inferometer.measurement.published import read_points
-from inferometer.measurement.questions import SCORED_CLASSES, Question, ask
+from inferometer.measurement.questions import SCORED_CLASSES, Question, ask, fold_of
 from inferometer.measurement.summary import era_of, group_of, summarise
 from inferometer.specs.deployment import ROLES
 
@@ -39,6 +40,38 @@ def validate_points(
     return _validate(points, create_backend(backend), classes)
 
 
+class Asked(NamedTuple):
+    """A point with the question it answers."""
+
+    point: Point
+    question: Question
+
+
+def asked_points(classes: Sequence[str] = SCORED_CLASSES) -> list[Asked]:
+    """Return the committed points that can be asked."""
+    found = ((point, ask(point)) for point in load_points() if point.klass in classes)
+    return [Asked(point, question) for point, question in found if isinstance(question, Question)]
+
+
+def predictions(asked: Sequence[Asked], backend: CostBackend) -> list[float]:
+    """Return what a backend says each point should have measured; nan where it cannot be priced."""
+    pricer = Pricer(backend)
+    pricer.price(pair for point, question in asked for pair in wanted_of(question, point.metric))
+    out = []
+    for point, question in asked:
+        refused = any(one in pricer.refused for one, _ in wanted_of(question, point.metric))
+        out.append(float("nan") if refused else predict(question, point.metric, pricer).value)
+    return out
+
+
+def fold_backends(backend: CostBackend) -> Callable[[Question], CostBackend]:
+    """Return the backend that each question is put to: of a fitted one, the fold's that has not seen its pair."""
+    if not isinstance(backend, Calibrated):
+        return lambda question: backend  # noqa: ARG005 (called as the other)
+    folds = [calibrated_with(factors) for factors in load_serving().folds]
+    return lambda question: folds[fold_of(question.setup.model, question.setup.chip)]
+
+
 def _validate(points: Sequence[Point], backend: CostBackend, classes: Sequence[str]) -> Iterator[dict[str, Any]]:
     reasons: Counter[str] = Counter()
     asked: list[tuple[Point, Question]] = []
@@ -48,11 +81,19 @@ def _validate(points: Sequence[Point], backend: CostBackend, classes: Sequence[s
             reasons[question] += 1
         else:
             asked.append((point, question))
-    pricer = Pricer(backend)
-    pricer.price((one, q.batch) for point, q in asked for one in passes_of(q, point.metric))
+    put_to = fold_backends(backend)
+    wanted: dict[int, list[tuple[Pass, int]]] = {}
+    pricers: dict[int, Pricer] = {}
+    for point, question in asked:
+        own = put_to(question)
+        pricers.setdefault(id(own), Pricer(own))
+        wanted.setdefault(id(own), []).extend(wanted_of(question, point.metric))
+    for key, pricer in pricers.items():
+        pricer.price(wanted[key])
     rows = []
     for point, question in asked:
-        refused = [pricer.refused[one] for one in passes_of(question, point.metric) if one in pricer.refused]
+        pricer = pricers[id(put_to(question))]
+        refused = [pricer.refused[one] for one, _ in wanted_of(question, point.metric) if one in pricer.refused]
         if refused:
             reasons[f"refused: {refused[0]}"] += 1
             continue
@@ -116,9 +157,9 @@ def in_metric(value: float, band: Band, *, is_time: bool) -> tuple[float, float]
 
 
 def seen_by_fit(backend: CostBackend) -> bool:
-    """Return whether a backend's times were fitted to measurements; datasheet limits were not.
+    """Return whether a backend's times were fitted to the row; datasheet limits were not, nor is a fold's own row.
 
-    A fitted backend is taken to have seen every row: out of sample is claimed only where it is certain. The band is
-    another matter: it always comes from these rows.
+    Another fitted backend is taken to have seen every row: out of sample is claimed only where it is certain. The band
+    is another matter: it always comes from these rows.
     """
-    return backend.basis != "analytic"
+    return backend.basis != "analytic" and not isinstance(backend, Calibrated)

@@ -22,6 +22,8 @@ class ChipSpec(Spec, frozen=True, kw_only=True):
     """Dense peaks by arithmetic type (`bf16 fp16 fp8 fp4 int8 fp32`)."""
     tdp_w: float | None = None
     aliases: tuple[str, ...] = ()
+    generation: str = ""
+    """Architecture that kernels are fitted by: hopper, blackwell, cdna3, tpu ...; empty where nobody says."""
     default_machine: str
     """Id of the machine a bare `AxB` builds on."""
     assumed: tuple[str, ...] = ()

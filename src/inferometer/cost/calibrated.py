@@ -1,0 +1,160 @@
+"""The calibrated backend: the roofline at the rates that kernels reach, and the fixed time of each kernel.
+
+Coefficients are by generation of chips, fitted to timed kernels (`python -m inferometer.measurement.fit_kernels`), and
+lie in `data/kernels.json` with what they come from. A generation without timings of its own takes another's, `assumed`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from math import log
+from pathlib import Path
+
+import msgspec
+
+from inferometer.cost.backend import Band, CostBackend, Support, WorkPrice
+from inferometer.cost.factors import Factors, generation_with, link_with
+from inferometer.cost.groups import LinkRate
+from inferometer.cost.kernels import (
+    FEW_QUERIES,
+    Generation,
+    Link,
+    Product,
+    decode_price,
+    other_price,
+    prefill_price,
+    product_price,
+)
+from inferometer.cost.roofline import total_bytes
+from inferometer.errors import InferometerError, unknown_name
+from inferometer.graph.ops import OpKind, Work
+from inferometer.specs.hardware import Axis, ChipSpec
+
+KERNELS_FILE = Path(__file__).parent / "data" / "kernels.json"
+"""Fitted by the command it names; apart from datasheet facts."""
+
+
+class Fits(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything fitted."""
+
+    command: str
+    date: str
+    generations: dict[str, Generation]
+    links: tuple[Link, ...]
+    held_out: dict[str, dict[str, dict[str, float]]]
+    """Generation (or `links`) -> form -> n, median, p90 and bias of rows held out."""
+
+
+@cache
+def load_fits() -> Fits:
+    """Return the committed coefficients; read at the first call."""
+    return msgspec.json.decode(KERNELS_FILE.read_bytes(), type=Fits)
+
+
+class Serving(msgspec.Struct, frozen=True, kw_only=True):
+    """Factors of every generation, fitted to published serving measurements."""
+
+    command: str
+    date: str
+    low: float = 1.0
+    high: float = 1.0
+    """Ends of the band: measured over predicted time of rows held out."""
+    factors: dict[str, Factors]
+    folds: tuple[dict[str, Factors], ...]
+    """Fold -> factors fitted to the points of the other folds."""
+    figures: dict[str, dict[str, float]]
+    """What is held out -> n, median, p90 and bias."""
+
+
+SERVING_FILE = Path(__file__).parent / "data" / "serving.json"
+
+
+@cache
+def load_serving() -> Serving:
+    """Return the committed factors; read at the first call."""
+    return msgspec.json.decode(SERVING_FILE.read_bytes(), type=Serving)
+
+
+def calibrated_with(factors: Mapping[str, Factors]) -> "Calibrated":
+    """Return the backend under factors of one's own; a generation that is not named has none."""
+    fits = load_fits()
+    plain = Factors()
+    return Calibrated(
+        {name: generation_with(own, factors.get(name, plain)) for name, own in fits.generations.items()},
+        tuple(link_with(link, factors.get(link.generation, plain)) for link in fits.links),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """Kernels by generation, links by geometry and rate."""
+
+    generations: Mapping[str, Generation]
+    links: tuple[Link, ...]
+    name: str = "calibrated"
+    basis: str = "calibrated"
+
+    def generation(self, chip: ChipSpec) -> Generation:
+        """Return the coefficients of a chip's generation; raises InferometerError for a chip that names none."""
+        known = self.generations
+        if not chip.generation:
+            raise InferometerError(
+                f"{chip.id} names no generation, whose kernels it runs: give `generation` in its file, one of "
+                f"{', '.join(known)}, or --backend roofline"
+            )
+        if chip.generation not in known:
+            raise unknown_name("generation of chips", chip.generation, known)
+        return known[chip.generation]
+
+    def supports(self, kind: OpKind, chip: ChipSpec) -> Support:
+        """Return yes where the chip's generation has coefficients."""
+        del kind
+        try:
+            self.generation(chip)
+        except InferometerError as error:
+            return Support(ok=False, reason=str(error))
+        return Support(ok=True)
+
+    def price(self, work: Work, chip: ChipSpec) -> WorkPrice:
+        """Return the seconds of one op, columns: by the form of its kind (`cost.kernels`)."""
+        own, moved = self.generation(chip), total_bytes(work)
+        bandwidth = chip.memory_bytes_per_s
+        if work.kind in (OpKind.ELEMENTWISE, OpKind.LOOKUP):
+            return other_price(work, own, bandwidth, moved)
+        peak = chip.peak_flops_per_s[work.dtype]
+        if work.kind is OpKind.ATTENTION:
+            if float(work.rows.max()) <= FEW_QUERIES:
+                return decode_price(work, own.decode, peak, bandwidth, moved)
+            return prefill_price(work, own.prefill, peak, bandwidth, moved)
+        table = own.grouped if work.kind is OpKind.GROUPED_GEMM else own.gemm
+        product = _of(table, work.dtype)
+        units = own.units * chip.peak_flops_per_s.get("bf16", own.units_peak_flops_per_s) / own.units_peak_flops_per_s
+        return product_price(work, product, units=units, peak=peak, bandwidth=bandwidth, moved=moved)
+
+    def link(self, axis: Axis) -> LinkRate:
+        """Return latency and rate that messages reach: of the link of its geometry whose rate is nearest.
+
+        The latency is not below the axis' own: an oversized or far network keeps what it states.
+        """
+        alike = [link for link in self.links if link.geometry == axis.geometry]
+        nearest = min(alike, key=lambda link: abs(log(link.bytes_per_s / axis.bytes_per_s)))
+        return LinkRate(max(nearest.alpha_s, axis.latency_s), nearest.share * axis.bytes_per_s)
+
+    def band(self) -> Band:
+        """Return the band that published measurements leave."""
+        fitted = load_serving()
+        return Band(fitted.low, fitted.high, f"published runs held out; {fitted.command}, {fitted.date}")
+
+
+LIKE = {"fp16": ("bf16",), "fp32": ("bf16",), "int8": ("fp8", "bf16"), "fp8": ("bf16",), "fp4": ("fp8", "bf16")}
+"""Arithmetic type without timings of its own -> those whose shares of the peak it is taken for (assumed)."""
+
+
+def _of(table: dict[str, Product], dtype: str) -> Product:
+    return table[next(name for name in (dtype, *LIKE.get(dtype, ())) if name in table)]
+
+
+def create(calibration: object | None = None) -> CostBackend:
+    """Return the backend with its own fits."""
+    del calibration
+    return calibrated_with(load_serving().factors)

@@ -1,0 +1,76 @@
+"""What serving adds to kernels: factors on the fitted coefficients of a generation, from end-to-end measurements.
+
+A kernel in an engine is not the kernel of a table: the engine fuses, replaces and overlaps some. Five factors a
+generation say by how much; 1 leaves the kernels as they were timed. Fitted by `inferometer.measurement.fit_serving`.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from inferometer.cost.kernels import Decode, Generation, Link, Prefill, Product
+
+
+class Factors(msgspec.Struct, frozen=True, kw_only=True):
+    """Times what was timed."""
+
+    fixed: float = 1.0
+    """Fixed times of all kernels but grouped products."""
+    grouped: float = 1.0
+    """Fixed times of grouped products."""
+    memory: float = 1.0
+    """Shares of the memory bandwidth."""
+    flops: float = 1.0
+    """Shares of the arithmetic peak."""
+    messages: float = 1.0
+    """Latency of a step between chips of this generation."""
+    basis: Literal["calibrated", "assumed"] = "assumed"
+    n: int = 0
+    """Published numbers they are fitted to."""
+
+
+NAMES = ("fixed", "grouped", "memory", "flops", "messages")
+
+
+def share(value: float, factor: float) -> float:
+    """Return a share times a factor: never more than all of it."""
+    return min(value * factor, 1.0)
+
+
+def product_with(own: Product, f: Factors, fixed: float) -> Product:
+    """Return a product's coefficients under the factors."""
+    return Product(
+        t0_s=own.t0_s * fixed,
+        flops_share=share(own.flops_share, f.flops),
+        bytes_share=share(own.bytes_share, f.memory),
+        fill=own.fill,
+    )
+
+
+def generation_with(own: Generation, f: Factors) -> Generation:
+    """Return a generation's coefficients under the factors."""
+    d, p = own.decode, own.prefill
+    return msgspec.structs.replace(
+        own,
+        launch_s=own.launch_s * f.fixed,
+        elementwise_share=share(own.elementwise_share, f.memory),
+        gemm={name: product_with(x, f, f.fixed) for name, x in own.gemm.items()},
+        grouped={name: product_with(x, f, f.grouped) for name, x in own.grouped.items()},
+        decode=Decode(
+            t0_s=d.t0_s * f.fixed,
+            item_s=d.item_s * f.fixed,
+            flops_share=share(d.flops_share, f.flops),
+            bytes_share=share(d.bytes_share, f.memory),
+        ),
+        prefill=Prefill(
+            t0_s=p.t0_s * f.fixed,
+            flops_share=share(p.flops_share, f.flops),
+            ramp_rows=p.ramp_rows,
+            bytes_share=share(p.bytes_share, f.memory),
+        ),
+    )
+
+
+def link_with(own: Link, f: Factors) -> Link:
+    """Return a link under the factors."""
+    return msgspec.structs.replace(own, alpha_s=own.alpha_s * f.messages)

@@ -1,0 +1,133 @@
+"""What a kernel takes: a fixed time, and its work at the rates kernels reach. `data/kernels.json` has the numbers.
+
+Letters: F flops, W bytes, P peak, B memory bandwidth, u arithmetic units of the chip, m rows, n columns of a product.
+
+* matrix product: t0 + sqrt((F' / eF P)^2 + (W / eB B)^2). F' is F grown by what tiles waste: a product is cut into
+  tiles of 64 rows by 128 columns, and u of them run at once, so the padded work is
+  Fp = 2 tile k u ceil(tiles / u); F' = F + a (Fp - F), a fitted (0: kernels split k and waste nothing).
+* attention core with few queries: t0 + c items + sqrt((W / eB B)^2 + (F / eF P)^2).
+* attention core with many: t0 + F / (eF P r / (r + r0)) + W / (eB B), r the queries of a sequence.
+* scan of a recurrent state: t0 + sqrt((F / eF P)^2 + (W / eB B)^2), the coefficients of a product.
+* everything else: launches x t1 + W / (e1 B).
+
+Fixed times are of kernels inside a CUDA graph. All forms keep the laws: time grows with counts, falls with rates,
+and is above F/P and W/B as long as no share exceeds 1, which the loader checks.
+"""
+
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from inferometer.cost.backend import WorkPrice
+from inferometer.graph.ops import NONE, Column, Work
+
+TILE_ROWS, TILE_COLUMNS = 64.0, 128.0
+
+FEW_QUERIES = 16.0
+"""Queries of a sequence up to which a core is priced as in decode: one tile of rows."""
+
+
+class Product(msgspec.Struct, frozen=True, kw_only=True):
+    """Coefficients of a matrix product."""
+
+    t0_s: float
+    flops_share: float
+    bytes_share: float
+    fill: float
+    """a: how much of the waste of tiles is real."""
+
+
+class Decode(msgspec.Struct, frozen=True, kw_only=True):
+    """Coefficients of an attention core with few queries."""
+
+    t0_s: float
+    item_s: float
+    flops_share: float
+    bytes_share: float
+
+
+class Prefill(msgspec.Struct, frozen=True, kw_only=True):
+    """Coefficients of an attention core with many queries."""
+
+    t0_s: float
+    flops_share: float
+    ramp_rows: float
+    bytes_share: float
+
+
+class Link(msgspec.Struct, frozen=True, kw_only=True):
+    """What messages reach of an axis of one geometry and rate."""
+
+    geometry: str
+    bytes_per_s: float
+    alpha_s: float
+    """One step between members."""
+    share: float
+    """Of the rate."""
+    generation: str = ""
+    """Whose factors it takes: the generation of chips it was timed between."""
+    basis: Literal["calibrated", "assumed"]
+    source: str
+
+
+class Generation(msgspec.Struct, frozen=True, kw_only=True):
+    """Coefficients of one generation of chips."""
+
+    basis: Literal["calibrated", "assumed"]
+    source: str
+    units: float
+    """Arithmetic units of the chip whose bf16 peak is `units_peak_flops_per_s`; others in proportion."""
+    units_peak_flops_per_s: float
+    launch_s: float
+    elementwise_share: float
+    gemm: dict[str, Product]
+    """By arithmetic type."""
+    grouped: dict[str, Product]
+    decode: Decode
+    prefill: Prefill
+
+
+def padded_flops(work: Work, features: Column, units: float) -> Column:
+    """Return Fp: F of whole tiles on whole waves of `units`, never below F.
+
+    >>> from inferometer.graph.ops import OpKind
+    >>> one = np.ones(1)
+    >>> work = Work(name="x", kind=OpKind.GEMM, dtype="bf16", flops=2 * one * 64 * 256 * 8, traffic_bytes={},
+    ...     replication=one, shape="", rows=64 * one)
+    >>> float(padded_flops(work, 256 * one, 4.0)[0]) == 2 * 64 * 128 * 8 * 4  # 2 tiles on 4 units: as long as 4
+    True
+    """
+    across = work.items * np.ceil(features * (1 / TILE_COLUMNS))
+    waves = np.ceil(np.ceil(work.rows * (1 / TILE_ROWS)) * (across / units))
+    padded: Column = work.flops / (work.items * work.rows * features) * (TILE_ROWS * TILE_COLUMNS * units) * waves
+    return padded
+
+
+def product_price(work: Work, own: Product, *, units: float, peak: float, bandwidth: float, moved: Column) -> WorkPrice:
+    """Return the price of a matrix product."""
+    flops = work.flops
+    if own.fill > 0 and work.features is not None:
+        flops = (1 - own.fill) * flops + own.fill * padded_flops(work, work.features, units)
+    compute_s, memory_s = flops / (own.flops_share * peak), moved / (own.bytes_share * bandwidth)
+    return WorkPrice(compute_s, memory_s, own.t0_s * work.kernels + np.sqrt(compute_s**2 + memory_s**2))
+
+
+def decode_price(work: Work, own: Decode, peak: float, bandwidth: float, moved: Column) -> WorkPrice:
+    """Return the price of an attention core with few queries."""
+    compute_s, memory_s = work.flops / (own.flops_share * peak), moved / (own.bytes_share * bandwidth)
+    fixed = own.t0_s * work.kernels + own.item_s * work.items
+    return WorkPrice(compute_s, memory_s, fixed + np.sqrt(compute_s**2 + memory_s**2))
+
+
+def prefill_price(work: Work, own: Prefill, peak: float, bandwidth: float, moved: Column) -> WorkPrice:
+    """Return the price of an attention core with many queries."""
+    compute_s = work.flops * ((1 + own.ramp_rows / work.rows) / (own.flops_share * peak))
+    memory_s = moved / (own.bytes_share * bandwidth)
+    return WorkPrice(compute_s, memory_s, own.t0_s * work.kernels + compute_s + memory_s)
+
+
+def other_price(work: Work, generation: Generation, bandwidth: float, moved: Column) -> WorkPrice:
+    """Return the price of norms, copies and lookups."""
+    memory_s = moved / (generation.elementwise_share * bandwidth)
+    return WorkPrice(NONE, memory_s, generation.launch_s * work.kernels + memory_s)

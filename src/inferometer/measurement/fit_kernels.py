@@ -1,0 +1,239 @@
+"""Fit the kernel forms of the calibrated backend to timed kernels and write them beside it.
+
+python -m inferometer.measurement.fit_kernels
+
+One set of coefficients a generation and form, over all its chips: few, and each with bounds, so that they stay physics.
+Errors are of rows held out, five-fold. Of tables whose rows time more than the kernel (a quantise pass before an fp8
+product), the fixed time of that is fitted beside and left out.
+"""
+
+import datetime as dt
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from inferometer.catalog.chips import load_chips
+from inferometer.cost.calibrated import KERNELS_FILE
+from inferometer.cost.kernels import Decode, Prefill, Product, decode_price, prefill_price, product_price
+from inferometer.cost.roofline import total_bytes
+from inferometer.graph.ops import Work
+from inferometer.measurement.fit_links import fit_links
+from inferometer.measurement.fit_plan import ASSUMED, FITTED, Given
+from inferometer.measurement.kernel_works import KINDS, Kind, attention_work, gemm_work, moe_works
+from inferometer.measurement.kernels import Row, load_kernels, tables
+from inferometer.specs.hardware import ChipSpec
+
+COMMAND = "python -m inferometer.measurement.fit_kernels"
+FOLDS = 5
+MICRO = 1e-6
+Vector = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Timings of one chip, engine and dtype."""
+
+    chip: ChipSpec
+    given: Given
+    rows: tuple[Row, ...]
+    works: tuple[Work, ...]
+    """What the timed kernel is made of; columns over rows."""
+    timed_s: Vector
+    extra: bool = False
+    """Whether the rows time a fixed something besides."""
+
+
+Make = Callable[[tuple[Row, ...]], tuple[Work, ...]]
+Price = Callable[[Vector, Table], Vector]
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form to fit: its price, where its coefficients start and between what they must lie."""
+
+    price: Price
+    start: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+def product_of(x: Vector) -> Product:
+    """Return the coefficients of a product from a vector (t0 in us, shares, fill)."""
+    return Product(t0_s=x[0] * MICRO, flops_share=x[1], bytes_share=x[2], fill=x[3])
+
+
+def _product(x: Vector, table: Table) -> Vector:
+    """Price the products of a table, and what it times besides: x[4] us, or the passes around grouped products."""
+    chip, bandwidth = table.chip, table.chip.memory_bytes_per_s
+    total: Vector = np.zeros(len(table.rows)) + (x[4] * MICRO if table.extra else 0.0)
+    for work in table.works:
+        moved = total_bytes(work)
+        if work.name == "around":
+            total = total + work.kernels * table.given.launch_s + moved / (table.given.elementwise_share * bandwidth)
+            continue
+        peak = chip.peak_flops_per_s[work.dtype]
+        units = table.given.units_of(chip)
+        own = product_price(work, product_of(x), units=units, peak=peak, bandwidth=bandwidth, moved=moved)
+        total = total + own.total_s
+    return total
+
+
+def _decode(x: Vector, table: Table) -> Vector:
+    own = Decode(t0_s=x[0] * MICRO, item_s=x[1] * 1e-9, flops_share=x[2], bytes_share=x[3])
+    (work,), chip = table.works, table.chip
+    peak = chip.peak_flops_per_s[work.dtype]
+    return decode_price(work, own, peak, chip.memory_bytes_per_s, total_bytes(work)).total_s
+
+
+def _prefill(x: Vector, table: Table) -> Vector:
+    own = Prefill(t0_s=x[0] * MICRO, ramp_rows=x[1], flops_share=x[2], bytes_share=x[3])
+    (work,), chip = table.works, table.chip
+    peak = chip.peak_flops_per_s[work.dtype]
+    return prefill_price(work, own, peak, chip.memory_bytes_per_s, total_bytes(work)).total_s
+
+
+GEMM = Form(_product, (4, 0.75, 0.8, 0.2, 8), (1, 0.2, 0.3, 0, 0), (8, 1, 1, 1, 20))
+GROUPED = Form(_product, (12, 0.5, 0.7, 0.2), (2, 0.1, 0.3, 0), (40, 1, 1, 1))
+DECODE = Form(_decode, (11, 20, 0.3, 0.85), (2, 0, 0.02, 0.2), (25, 60, 1, 1))
+PREFILL = Form(_prefill, (12, 500, 0.65, 0.5), (2, 0, 0.1, 0.1), (25, 2000, 1, 1))
+
+
+def fit(form: Form, data: Sequence[Table]) -> Vector:
+    """Return the coefficients that make log(predicted / measured) least, outliers weighed down."""
+    from scipy.optimize import least_squares  # noqa: PLC0415 (only the fits need scipy)
+
+    def residuals(x: Vector) -> Vector:
+        return np.concatenate([np.log(form.price(x, t) / t.timed_s) for t in data])
+
+    start = np.array(form.start)
+    bounds = (np.array(form.low), np.array(form.high))
+    found: Vector = least_squares(residuals, start, bounds=bounds, loss="soft_l1", f_scale=0.1, x_scale=start).x
+    return found
+
+
+def held_out(form: Form, data: Sequence[tuple[Table, Make]]) -> Vector:
+    """Return predicted over measured of each row, by coefficients fitted to the other folds."""
+    ratios = []
+    for fold in range(FOLDS):
+        kept = [_some(t, make, [i % FOLDS != fold for i in range(len(t.rows))]) for t, make in data]
+        left = [_some(t, make, [i % FOLDS == fold for i in range(len(t.rows))]) for t, make in data]
+        x = fit(form, kept)
+        ratios += [form.price(x, t) / t.timed_s for t in left]
+    return np.concatenate(ratios)
+
+
+def _some(table: Table, make: Make, keep: list[bool]) -> Table:
+    rows = tuple(row for row, own in zip(table.rows, keep, strict=True) if own)
+    return Table(table.chip, table.given, rows, make(rows), table.timed_s[np.array(keep)], table.extra)
+
+
+def error_of(ratios: Vector) -> dict[str, float | int]:
+    """Return n, median and p90 of |error| and the bias, of held-out rows."""
+    off = np.abs(ratios - 1)
+    figures = {"median": np.median(off), "p90": np.quantile(off, 0.9), "bias": np.median(ratios) - 1}
+    return {"n": len(ratios)} | {name: float(f"{value:.3g}") for name, value in figures.items()}
+
+
+def chosen(generation: str, op: str, wanted: Callable[[str, str], Make | None]) -> list[tuple[Table, Make]]:
+    """Return the tables of a generation and op; `wanted` says, by engine and dtype, how rows become works."""
+    given, chips, found = FITTED[generation], load_chips(), []
+    for (chip, engine, dtype), rows in tables(load_kernels(), op):
+        make = wanted(engine, dtype) if chips[chip].generation == generation else None
+        gated = [row for row in rows if "nongated" not in row["kernel"]]
+        even = [row for row in gated if row["distribution"] in ("", "balanced")]
+        own = tuple(even or gated)
+        if make is None or len(own) < FOLDS:
+            continue
+        seconds = np.array([float(row["seconds"]) for row in own])
+        extra = op == "gemm" and dtype in ("fp8", "nvfp4")
+        found.append((Table(chips[chip], given, own, make(own), seconds, extra), make))
+    return found
+
+
+def gemms(arithmetic: str) -> Callable[[str, str], Make | None]:
+    """Return what makes the works of products: TensorRT-LLM's tables, and vLLM's of bf16, which time nothing else."""
+
+    def wanted(engine: str, dtype: str) -> Make | None:
+        kind = KINDS.get(dtype)
+        if kind is None or kind.arithmetic != arithmetic or (engine == "VLLM" and dtype != "bfloat16"):
+            return None
+        return lambda rows: (gemm_work(rows, kind),)
+
+    return wanted
+
+
+def _experts(arithmetic: str) -> Callable[[str, str], Make | None]:
+    def wanted(engine: str, dtype: str) -> Make | None:
+        kind: Kind | None = KINDS.get(dtype)
+        if kind is None or kind.arithmetic != arithmetic or (engine == "VLLM" and arithmetic != "bf16"):
+            return None
+        return lambda rows: moe_works(rows, kind)
+
+    return wanted
+
+
+def _cores(engines: tuple[str, ...], dtypes: tuple[str, ...]) -> Callable[[str, str], Make | None]:
+    def wanted(engine: str, dtype: str) -> Make | None:
+        if engine not in engines or dtype not in dtypes:
+            return None
+        kv_bytes = 1.0 if "fp8" in dtype else 2.0
+        return lambda rows: (attention_work(rows, kv_bytes, "bf16"),)
+
+    return wanted
+
+
+def _fitted(form: Form, data: list[tuple[Table, Make]], errors: dict[str, Any], name: str) -> Vector | None:
+    if not data:
+        return None
+    errors[name] = error_of(held_out(form, data))
+    sys.stdout.write(f"{name}: {errors[name]}\n")
+    return fit(form, [table for table, _ in data])
+
+
+def fit_generation(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return (coefficients of a generation, errors of held-out rows by form)."""
+    given = FITTED[name]
+    errors: dict[str, Any] = {}
+    own: dict[str, Any] = {"gemm": {}, "grouped": {}}
+    for arithmetic in ("bf16", "fp8", "fp4"):
+        for op, kind, form, wanted in (
+            ("gemm", "gemm", GEMM, gemms(arithmetic)),
+            ("moe_grouped_gemm", "grouped", GROUPED, _experts(arithmetic)),
+        ):
+            x = _fitted(form, chosen(name, op, wanted), errors, f"{kind}.{arithmetic}")
+            if x is not None:
+                own[kind][arithmetic] = _rounded(product_of(x))
+    x = _fitted(DECODE, chosen(name, "attn_decode", _cores(("VLLM",), ("kv_bfloat16", "kv_fp8"))), errors, "decode")
+    if x is not None:
+        own["decode"] = _rounded(Decode(t0_s=x[0] * MICRO, item_s=x[1] * 1e-9, flops_share=x[2], bytes_share=x[3]))
+    x = _fitted(PREFILL, chosen(name, "attn_prefill", _cores(("VLLM", "TRTLLM"), ("bfloat16",))), errors, "prefill")
+    if x is not None:
+        own["prefill"] = _rounded(Prefill(t0_s=x[0] * MICRO, ramp_rows=x[1], flops_share=x[2], bytes_share=x[3]))
+    return own | given.told(), errors
+
+
+def _rounded(fitted: msgspec.Struct) -> dict[str, float]:
+    return {key: float(f"{float(getattr(fitted, key)):.3g}") for key in fitted.__struct_fields__}
+
+
+def main() -> None:
+    """Fit every generation, write the file, and say how far held-out rows are off."""
+    generations, errors = {}, {}
+    for name in FITTED:
+        generations[name], errors[name] = fit_generation(name)
+    for name, like in ASSUMED.items():
+        generations[name] = like.of(generations)
+    links, errors["links"] = fit_links()
+    today = dt.datetime.now(tz=dt.UTC).date().isoformat()
+    whole = {"command": COMMAND, "date": today, "generations": generations, "links": links, "held_out": errors}
+    KERNELS_FILE.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""What the kernel fits take as given: the generations with timings, and whose kernels the others are taken for."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from inferometer.specs.hardware import ChipSpec
+
+
+class Given(NamedTuple):
+    """Facts and assumptions of a generation."""
+
+    units: int
+    """Streaming multiprocessors of the chip whose dense bf16 peak follows."""
+    units_peak_flops_per_s: float
+    launch_s: float
+    """A kernel inside a CUDA graph that does next to nothing."""
+    elementwise_share: float
+    source: str
+
+    def units_of(self, chip: ChipSpec) -> float:
+        """Return the units of a chip: in proportion to its peak."""
+        return self.units * chip.peak_flops_per_s["bf16"] / self.units_peak_flops_per_s
+
+    def told(self) -> dict[str, Any]:
+        """Return what the file says beside the fits."""
+        return {
+            "basis": "calibrated",
+            "source": self.source,
+            "units": float(self.units),
+            "units_peak_flops_per_s": self.units_peak_flops_per_s,
+            "launch_s": self.launch_s,
+            "elementwise_share": self.elementwise_share,
+        }
+
+
+_LAUNCH_S, _ELEMENTWISE_SHARE = 2e-6, 0.7
+"""Smallest kernels of the tables take 2 to 2.5 us; copies reach 0.7 of the bandwidth (assumed)."""
+_SOURCE = "timed kernels of aiconfigurator-core 0.12.0; units: NVIDIA's whitepapers"
+
+FITTED: Mapping[str, Given] = {
+    "ampere": Given(108, 312e12, _LAUNCH_S, _ELEMENTWISE_SHARE, _SOURCE),
+    "ada": Given(142, 362e12, _LAUNCH_S, _ELEMENTWISE_SHARE, _SOURCE),
+    "hopper": Given(132, 989.5e12, _LAUNCH_S, _ELEMENTWISE_SHARE, _SOURCE),
+    "blackwell": Given(148, 2250e12, _LAUNCH_S, _ELEMENTWISE_SHARE, _SOURCE),
+}
+
+
+class Like(NamedTuple):
+    """A generation without timings, and the one whose kernels it is taken for."""
+
+    other: str
+    launch: float
+    """Times its fixed times."""
+
+    def of(self, fitted: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the other's coefficients, fixed times in proportion, marked assumed."""
+        own: dict[str, Any] = _scaled(dict(fitted[self.other]), self.launch)
+        return own | {"basis": "assumed", "source": f"as {self.other}, fixed times x {self.launch:g}"}
+
+
+def _scaled(value: Any, times: float, key: str = "") -> Any:
+    if isinstance(value, dict):
+        return {k: _scaled(v, times, k) for k, v in value.items()}
+    return float(f"{value * times:.3g}") if key in ("t0_s", "item_s", "launch_s") else value
+
+
+ASSUMED: Mapping[str, Like] = {
+    "volta": Like("ampere", 1.0),
+    "turing": Like("ampere", 1.0),
+    "blackwell-pro": Like("ada", 1.0),
+    "rubin": Like("blackwell", 1.0),
+    "cdna2": Like("ampere", 2.0),
+    "cdna3": Like("hopper", 2.0),
+    "cdna4": Like("hopper", 1.2),
+    "cdna5": Like("hopper", 1.2),
+    "rdna3": Like("ada", 1.0),
+    "xe2": Like("ada", 1.0),
+    "gaudi": Like("hopper", 5.0),
+    "tpu": Like("hopper", 1.0),
+    "neuron": Like("hopper", 2.0),
+    "ascend": Like("hopper", 2.0),
+    "apple": Like("ampere", 2.0),
+}
+"""Generation -> whose kernels it is taken for (assumed)."""

@@ -1,0 +1,142 @@
+"""Rows of closed loops and of floods: what an engine keeps in flight, and the steady state.
+
+Class B: C requests in flight, each answered one replaced at once. Class C: arrivals without limit, so that memory sets
+the sequences in a step and only throughput means anything. Letters: C requests in flight, R x DPA replicas of the loop,
+I and O tokens in and out, B sequences of a replica, d(B) its decode step, P the prefill of one prompt.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from inferometer.graph.ops import Column
+from inferometer.measurement.passes import Pass, Pricer
+from inferometer.measurement.questions import Question
+from inferometer.serving.closed_loop import Loop, closed_loop
+from inferometer.specs.deployment import Workload
+
+GRID = 14
+"""Batches a decode curve is priced at; between them it is taken as straight."""
+
+FLOOD_SEQUENCES = 4096
+"""Most sequences of a replica that a flood is priced at."""
+
+RAMP = 0.97
+"""Measured throughput of a finite run over C O / (TTFT + O TPOT): it starts and ends with fewer in flight.
+Mean over 186 published runs, spread 0.023."""
+
+LAUNCH_S = 0.35e-3
+"""Seconds the host takes to launch one layer's kernels of a prefill, which no CUDA graph holds: a floor."""
+
+
+class EngineLoop(NamedTuple):
+    """How an engine admits requests, and what it takes before and after the model."""
+
+    front_s: float
+    """To tokenise, schedule and stream."""
+    reserves_all: bool
+    """A request is admitted only where its KV fits at full length; else by what it holds now."""
+    source: str
+
+
+ENGINES: Mapping[str, EngineLoop] = {
+    "vllm": EngineLoop(0.031, reserves_all=False, source="TTFT of published runs with up to 16 in flight"),
+    "sglang": EngineLoop(0.09, reserves_all=False, source="same"),
+    "atom": EngineLoop(0.025, reserves_all=False, source="same"),
+    "trt": EngineLoop(0.06, reserves_all=True, source="same; TensorRT-LLM guaranteed_no_evict scheduler"),
+}
+"""Start of the framework's name, lower case -> its loop. Others run as vLLM."""
+
+
+def engine_loop(framework: str) -> EngineLoop:
+    """Return the loop of a framework as published."""
+    name = framework.lower().replace("tensorrt-llm", "trt").replace("dynamo-", "").replace("mori-", "")
+    return next((own for start, own in ENGINES.items() if name.startswith(start)), ENGINES["vllm"])
+
+
+def replicas(question: Question) -> int:
+    """Return the loops that run side by side: replicas and their attention ranks."""
+    sizes = question.setup.sizes
+    return sizes.r * sizes.dpa
+
+
+def batches(most: float) -> list[int]:
+    """Return whole batches from 1 to `most`, in equal ratios.
+
+    >>> batches(4), len(batches(4096.0)) <= GRID
+    ([1, 2, 3, 4], True)
+    """
+    top = max(int(np.ceil(most)), 1)
+    return sorted({int(b) for b in np.round(np.geomspace(1, top, GRID))})
+
+
+def decode_pass(question: Question) -> Pass:
+    """Return the mean decode step of a request's life."""
+    return Pass(question.setup, Workload(phase="decode", isl=question.isl_tok, osl=max(question.osl_tok or 1, 1)))
+
+
+def prefill_pass(question: Question) -> Pass:
+    """Return the prefill of one prompt on every attention rank."""
+    return Pass(question.setup, Workload(phase="prefill", isl=question.isl_tok, osl=1))
+
+
+def in_flight(question: Question) -> float:
+    """Return the requests in flight at one loop."""
+    return FLOOD_SEQUENCES if question.batch is None else max(question.batch / replicas(question), 1.0)
+
+
+def wanted(question: Question) -> list[tuple[Pass, int]]:
+    """Return the passes and batches that a loop needs priced."""
+    each = replicas(question)
+    curve = [(decode_pass(question), b * each) for b in batches(in_flight(question))]
+    return [*curve, (prefill_pass(question), each)]
+
+
+def room(question: Question, pricer: Pricer) -> float:
+    """Return the sequences of a loop that the engine admits into memory, at least one."""
+    own, decode = engine_loop(question.framework), decode_pass(question)
+    out = question.osl_tok or 1
+    length = question.isl_tok + (out if own.reserves_all else out // 2)
+    return max(pricer.room(decode, length), 1.0)
+
+
+def steady(question: Question, pricer: Pricer) -> Loop:
+    """Return the steady state of one loop."""
+    each, own = replicas(question), engine_loop(question.framework)
+    decode = decode_pass(question)
+    grid = batches(in_flight(question))
+    curve = np.array([pricer.at(decode, b * each).step_s for b in grid])
+
+    def step_s(b: Column) -> Column:
+        found: Column = np.interp(b, grid, curve)
+        return found
+
+    layers = pricer.layers(decode)
+    prefill = float(np.hypot(pricer.at(prefill_pass(question), each).step_s, LAUNCH_S * layers))
+    most, osl = room(question, pricer), float(question.osl_tok or 1)
+    one = np.ones(1)
+    if question.batch is None:
+        held = min(most, float(FLOOD_SEQUENCES)) * one
+        rate = 1 / (prefill + (osl - 1) * step_s(held) / held)
+        return Loop(step_s(held) + held * prefill / max(osl - 1, 1), np.inf * one, rate, held)
+    return closed_loop(
+        in_flight(question) * one,
+        osl * one,
+        step_s,
+        prefill_s=prefill * one,
+        front_s=own.front_s * one,
+        most=most * one,
+    )
+
+
+def predict_loop(question: Question, metric: str, loop: Loop) -> float:
+    """Return the row's number from the steady state of its loops."""
+    if metric in ("tpot", "ttft"):
+        return float(loop.tpot_s[0] if metric == "tpot" else loop.ttft_s[0])
+    if metric == "e2e_latency":
+        return float(loop.ttft_s[0] + ((question.osl_tok or 1) - 1) * loop.tpot_s[0])
+    tokens = {"o": question.osl_tok or 1, "i": question.isl_tok, "t": question.isl_tok + (question.osl_tok or 1)}
+    ramp = 1.0 if question.batch is None else RAMP
+    rate = float(loop.requests_per_s[0]) * replicas(question) * tokens[metric[0]] * ramp
+    return rate / (question.setup.n_chips if metric.endswith("_per_chip") else 1)
