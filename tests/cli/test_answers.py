@@ -144,10 +144,10 @@ def test_how_many_chips_would_hold_it_is_said():
 
 
 def test_a_band_that_published_runs_leave_is_noted():
-    (row,) = inferometer("explain", "llama-3.1-8b", "mi300x", "--json").rows
+    (row,) = inferometer("explain", "llama-3.1-8b", "mi300x", "--backend", "roofline", "--json").rows
     (note,) = [one for one in row["diagnostics"] if one["name"] == "band-too-narrow"]
     assert "x16.2" in note["text"]
-    (other,) = inferometer("explain", "llama-3.1-8b", "h100", "--json").rows
+    (other,) = inferometer("explain", "llama-3.1-8b", "h100", "--backend", "roofline", "--json").rows
     assert "band-too-narrow" not in {one["name"] for one in other["diagnostics"]}
 
 
@@ -175,12 +175,14 @@ def test_narrow_tables_lose_columns_and_cut_no_number(words, width, monkeypatch)
 def test_defaults_are_said():
     done = inferometer("search", "deepseek-v3", "h200", "8x2")
     said = " ".join(done.out.split())
-    text = "assumed: ISL 8192, OSL 1024, phase decode (mean over contexts 8192..9216), engine ideal, backend roofline,"
-    assert f"{text} scheduler overlap, reserve 10% of memory, KV bf16, order by tok_per_s_per_chip" in said
+    text = (
+        "assumed: ISL 8192, OSL 1024, phase decode (mean over contexts 8192..9216), engine ideal, backend calibrated,"
+    )
+    assert f"{text} scheduler serial, reserve 10% of memory, KV bf16, order by tok_per_s_per_chip" in said
     chosen = inferometer(
         "search", "deepseek-v3", "h200", "8x2", "--isl", "1000", "--engine", "vllm", "--phase", "decode"
     )
-    assert "assumed: OSL 1024, backend roofline," in chosen.out
+    assert "assumed: OSL 1024, backend calibrated, scheduler serial," in chosen.out
 
 
 def test_stdout_is_the_same_every_time():

@@ -18,7 +18,7 @@ from inferometer.memory.footprint import RESERVE_SHARE, Reserve
 from inferometer.report.answer import Change
 from inferometer.serving.rates import price_label
 from inferometer.specs.deployment import Workload
-from inferometer.specs.hardware import Machine
+from inferometer.specs.hardware import ChipSpec, Machine
 from inferometer.specs.model import ModelSpec
 
 MAX_SEQUENCES = 100_000_000
@@ -27,7 +27,7 @@ MAX_SEQUENCES = 100_000_000
 MAX_SLOTS = 10_000
 """Most copies of a state, same."""
 
-DEFAULT_ENGINE, DEFAULT_BACKEND = "ideal", "roofline"
+DEFAULT_ENGINE, DEFAULT_BACKEND, FALLBACK_BACKEND = "ideal", "calibrated", "roofline"
 
 
 class Settings(TypedDict, total=False):
@@ -58,9 +58,9 @@ class Settings(TypedDict, total=False):
     choice: str | None
     """Choices to pin to one plan, as in mla=absorbed,unpack=apart."""
     backend: str | None
-    """Cost backend (roofline)."""
+    """Cost backend (calibrated)."""
     scheduler: str | None
-    """overlap, dag, or serial."""
+    """serial, overlap, or dag (the backend's own)."""
     overlap: str | None
     """Shares of memory and network time that can hide, as in 0.9,0.65."""
     reserve_bytes: float | None
@@ -82,8 +82,10 @@ class Terms:
 
     workload: Workload
     engine: str
-    backend: str
-    scheduler: str
+    backend: str | None
+    """None: the default, or what can price the chip."""
+    scheduler: str | None
+    """None: the backend's usual one."""
     overlap: Overlap
     reserve: Reserve
     usd_per_chip_hour: float | None
@@ -111,13 +113,24 @@ class Terms:
         """Return what the what-ifs changed of the machine of a problem made here."""
         return next((changes for one, changes in self.asked if one is problem), ())
 
+    def _backend(self, chip: ChipSpec) -> str:
+        """Return the backend to price `chip` with: of a chip whose kernels nobody fitted, the limit; and say so."""
+        if self.backend is not None:
+            return self.backend
+        if chip.generation:
+            return DEFAULT_BACKEND
+        self.assumed["backend"] = f"{FALLBACK_BACKEND} ({chip.id} names no generation of chips)"
+        if self.scheduler is None:
+            self.assumed["scheduler"] = usual_scheduler(FALLBACK_BACKEND)
+        return FALLBACK_BACKEND
+
     def _problem(self, model: ModelSpec, machine: Machine) -> Problem:
         return make_problem(
             model,
             machine,
             self.workload,
             engine=pinned(find_engine(self.engine), self.choices, self.workload.phase),
-            backend=self.backend,
+            backend=self._backend(machine.chip),
             scheduler=self.scheduler,
             overlap=self.overlap,
             reserve=self.reserve,
@@ -152,12 +165,17 @@ def settle(settings: Settings, by: str | None = None) -> Terms:
         raise InferometerError(f"--usd-per-chip-hour {price}: a price is 0 or more")
     text = settings.get("overlap")
     _check_apart(settings)
+    engine = _chosen(settings.get("engine"), DEFAULT_ENGINE, "engine", assumed)
     backend = _chosen(settings.get("backend"), DEFAULT_BACKEND, "backend", assumed)
+    scheduler = settings.get("scheduler")
+    if scheduler is None and text is not None:
+        scheduler = "overlap"
+    _chosen(scheduler, usual_scheduler(backend), "scheduler", assumed)
     return Terms(
         workload=work,
-        engine=_chosen(settings.get("engine"), DEFAULT_ENGINE, "engine", assumed),
-        backend=backend,
-        scheduler=_chosen(settings.get("scheduler"), usual_scheduler(backend), "scheduler", assumed),
+        engine=engine,
+        backend=settings.get("backend"),
+        scheduler=scheduler,
         overlap=parse_overlap(text) if text is not None else Overlap(),
         reserve=_reserve(settings, assumed),
         usd_per_chip_hour=price,

@@ -6,7 +6,7 @@ from typing import Any
 import typer
 
 from inferometer.api.load import load_model
-from inferometer.api.settings import settle
+from inferometer.api.settings import DEFAULT_BACKEND, settle
 from inferometer.blocks.params import count_params
 from inferometer.catalog.loader import find_chip, find_machine, load_chips, preset_ids, prices_for
 from inferometer.cli.options import Options, flags
@@ -123,7 +123,7 @@ def validate(options: Options) -> None:
     from inferometer.measurement.validate import validate_points
 
     classes = SCORED_CLASSES if options.measured_class is None else (options.measured_class,)
-    rows = validate_points(options.points, backend=options.backend or "roofline", classes=classes)
+    rows = validate_points(options.points, backend=options.backend or DEFAULT_BACKEND, classes=classes)
     if options.json:
         _lines(rows)
         return

@@ -141,9 +141,11 @@ class Options:
     choice: Annotated[
         str | None, _option("--choice", metavar="NAME=PLAN,...", text="Pin choices, as in mla=absorbed,unpack=apart.")
     ] = None
-    backend: Annotated[str | None, _option("--backend", metavar="NAME", text="Cost backend (roofline).")] = None
+    backend: Annotated[
+        str | None, _option("--backend", metavar="NAME", text="Cost backend: calibrated (default), roofline.")
+    ] = None
     scheduler: Annotated[
-        str | None, _option("--scheduler", metavar="NAME", text="overlap (default), dag or serial.")
+        str | None, _option("--scheduler", metavar="NAME", text="serial, overlap or dag (the backend's).")
     ] = None
     overlap: Annotated[
         str | None, _option("--overlap", metavar="A,B", text="Shares of memory, network that hide (0.9,0.65).")

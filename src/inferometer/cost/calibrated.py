@@ -128,7 +128,7 @@ class Calibrated:
             return prefill_price(work, own.prefill, peak, bandwidth, moved)
         table = own.grouped if work.kind is OpKind.GROUPED_GEMM else own.gemm
         product = _of(table, work.dtype)
-        units = own.units * chip.peak_flops_per_s.get("bf16", own.units_peak_flops_per_s) / own.units_peak_flops_per_s
+        units = own.units * peak / (own.units_peak_flops_per_s * WIDTHS[work.dtype])
         return product_price(work, product, units=units, peak=peak, bandwidth=bandwidth, moved=moved)
 
     def link(self, axis: Axis) -> LinkRate:
@@ -145,6 +145,9 @@ class Calibrated:
         fitted = load_serving()
         return Band(fitted.low, fitted.high, f"published runs held out; {fitted.command}, {fitted.date}")
 
+
+WIDTHS = {"fp32": 0.5, "fp16": 1.0, "bf16": 1.0, "fp8": 2.0, "int8": 2.0, "fp4": 4.0}
+"""Peak of a type over that of bf16, as units are counted: a unit is what one of the reference chip does."""
 
 LIKE = {"fp16": ("bf16",), "fp32": ("bf16",), "int8": ("fp8", "bf16"), "fp8": ("bf16",), "fp4": ("fp8", "bf16")}
 """Arithmetic type without timings of its own -> those whose shares of the peak it is taken for (assumed)."""
