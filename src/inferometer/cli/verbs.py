@@ -32,7 +32,6 @@ def search(options: Options, *, top: int) -> None:
     sizes = role_sizes(options, model)
     reporter = Reporter(always=options.progress)
     named = machines(options, sizes)
-    say_unused(options, model)
     ranking = api.search(
         model,
         list(named.values()),
@@ -46,6 +45,7 @@ def search(options: Options, *, top: int) -> None:
         **settings(options),
     )
     reporter.done()
+    say_unused(options, model)
     if options.json:
         _print_rows(ranking)
     else:
@@ -92,8 +92,7 @@ def _one(options: Options) -> Answer:
     (machine, *more) = machines(options, sizes).values()
     if more:
         raise InferometerError("explain takes one CHIP; search takes several")
-    say_unused(options, model)
-    return api.estimate(
+    answer = api.estimate(
         model,
         machine,
         sizes,
@@ -102,6 +101,8 @@ def _one(options: Options) -> Answer:
         slo=options.slo,
         **settings(options),
     )
+    say_unused(options, model)
+    return answer
 
 
 def _compare(options: Options, a: Answer, b: Answer) -> None:
