@@ -55,7 +55,7 @@ def test_the_mean_is_the_mean_of_the_steps(mixer, scheduler):
     st.integers(1, 200),
 )
 def test_any_mixer_is_within_a_thousandth(mixer, ffn, isl, osl, batch):
-    """From 32 tokens on: below, steps one by one would change between absorbed and expanded, and an answer keeps one."""
+    """From 32 tokens on: below, single steps change between absorbed and expanded, and an answer keeps one."""
     step_s = pricer(model(mixer, ffn), batch, "serial")
     assert step_s(Workload(isl=isl, osl=osl)) == pytest.approx(mean_over_steps(step_s, isl, osl), rel=1e-3)
 
