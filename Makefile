@@ -9,15 +9,18 @@ else
 BIN := $(VENV)/bin
 endif
 PY := $(BIN)/python
+ORACLE := .venv-oracle
+ORACLE_BIN := $(subst $(VENV),$(ORACLE),$(BIN))
 PIP := $(PY) -m pip --quiet --disable-pip-version-check
 QUESTION := search deepseek-v3 h200 8x2 --slo 20 --table
 
-.PHONY: help run test test-slow lint format types contract bench wheel readme check clean
+.PHONY: help run test test-slow oracle lint format types contract bench wheel readme check clean
 
 help:
 	@echo "make run        install into .venv and answer one real question"
 	@echo "make test       tests and doctests, all cores"
 	@echo "make test-slow  the tests that take minutes"
+	@echo "make oracle     FLOP counts against running models, in torch (gigabytes, an environment of its own)"
 	@echo "make lint       ruff check, ruff format --check"
 	@echo "make format     let ruff rewrite what it can"
 	@echo "make types      mypy --strict"
@@ -36,6 +39,9 @@ test: $(VENV)/.dev
 
 test-slow: $(VENV)/.dev
 	$(PY) -m pytest -n auto -m slow
+
+oracle: $(ORACLE)/.installed
+	$(ORACLE_BIN)/python scripts/flop_oracle.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -75,7 +81,7 @@ check: test lint types contract wheel
 
 clean:
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(ORACLE) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(VENV)/.python:
 	@$(PYTHON) -c "import sys; sys.exit('Python 3.11 or newer is needed: make PYTHON=...' if sys.version_info < (3, 11) else 0)"
@@ -86,6 +92,12 @@ $(VENV)/.python:
 $(VENV)/.installed: $(VENV)/.python pyproject.toml
 	$(PIP) install --editable .
 	$(PY) -m compileall -q src
+	touch $@
+
+$(ORACLE)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(ORACLE)
+	$(ORACLE_BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(ORACLE_BIN)/python -m pip install --quiet --group oracle --editable .
 	touch $@
 
 # Dependency groups need pip 25.1; a Python may bring an older one.

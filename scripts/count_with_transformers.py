@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 (a script, not a package)
 """Count the parameters of the made-up configs with the classes of `transformers`, and write the counts beside them.
 
 python scripts/count_with_transformers.py [tests/ingest/made_up.jsonl]

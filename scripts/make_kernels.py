@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 (a script, not a package)
 """Write the committed table of kernel timings from the collected one.
 
 python scripts/make_kernels.py MEASURED_OPS_CSV

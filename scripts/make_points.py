@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 (a script, not a package)
 """Write the committed tables of published measurements from the collected ones.
 
 python scripts/make_points.py POINTS_CSV [SUSPICIOUS_CSV]

@@ -382,14 +382,21 @@ def fabrics(draw, *, most=16):
 
 @st.composite
 def workloads(draw):
-    """Decode at one context or over a growing one, or prefill."""
-    phase = draw(st.sampled_from(("decode", "decode", "prefill")))
-    context = draw(st.one_of(st.none(), st.integers(1, 8192))) if phase == "decode" else None
+    """Decode or verify at one context or over a growing one, prefill, or extend."""
+    phase = draw(st.sampled_from(("decode", "decode", "prefill", "extend", "verify")))
+    contexts = {
+        "decode": st.one_of(st.none(), st.integers(1, 8192)),
+        "verify": st.one_of(st.none(), st.integers(0, 8192)),
+        "extend": st.integers(0, 8192),
+        "prefill": st.none(),
+    }
     return Workload(
         isl=draw(st.integers(1, 4096)),
         osl=draw(st.integers(0, 2048)),
         phase=phase,
-        context=context,
+        context=draw(contexts[phase]),
+        draft_tokens=draw(st.integers(0, 4)) if phase == "verify" else 0,
+        all_token_logits=draw(st.booleans()),
         cross_tokens=draw(st.sampled_from((0, 600))),
     )
 

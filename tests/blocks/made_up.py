@@ -1,5 +1,8 @@
 """Small parts that the tests of blocks and estimates are made of."""
 
+import numpy as np
+
+from inferometer.blocks.lowering import Pass
 from inferometer.specs.deployment import Workload
 from inferometer.specs.hardware import Axis, ChipSpec, Fabric, Machine
 from inferometer.specs.model import Layer, ModelSpec
@@ -40,9 +43,38 @@ def model(mixer, ffn, *, layers=2, hidden=256, vocab=1000, tied=False, **more):
     )
 
 
+def lone_pass(phase, new_tokens, contexts):
+    """One sequence on one chip."""
+    one = np.ones(())
+    return Pass(
+        phase=phase,
+        sequences=one,
+        new_tokens=new_tokens,
+        contexts=contexts,
+        tp=one,
+        dpa=one,
+        ep=one,
+        etp=one,
+        dcp=one,
+        replica_sequences=one,
+        dtypes={"bf16": "bf16"},
+        core_dtype="bf16",
+        kv_bytes_per_element=2.0,
+        kv_format="bf16",
+    )
+
+
 def decode(context):
     return Workload(context=context)
 
 
-def prefill(isl):
-    return Workload(isl=isl, phase="prefill")
+def prefill(isl, **more):
+    return Workload(isl=isl, phase="prefill", **more)
+
+
+def extend(isl, prefix, **more):
+    return Workload(isl=isl, context=prefix, phase="extend", **more)
+
+
+def verify(draft_tokens, prefix, **more):
+    return Workload(context=prefix, draft_tokens=draft_tokens, phase="verify", **more)

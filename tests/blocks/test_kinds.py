@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from blocks.made_up import axis, decode, machine, model, prefill
+from blocks.made_up import axis, decode, lone_pass, machine, model, prefill
 
-from inferometer.blocks.attention import cached_tokens, seen_tokens
+from inferometer.blocks.causal import causal_pairs, keys_seen, seen
 from inferometer.blocks.params import count_params
-from inferometer.blocks.reads import causal_pairs
 from inferometer.estimate.estimate import estimate, make_problem
 from inferometer.memory.footprint import footprint, kv_bytes_per_token
 from inferometer.specs.deployment import Deployment, Sizes
@@ -132,8 +131,8 @@ def test_what_a_layer_caches():
     assert kv_bytes_per_token(model(attention(v_dim=16), FFN)) == 2 * 2 * K * (D + 16)
     assert kv_bytes_per_token(model(attention(v_from_k=True), FFN)) == 2 * 2 * K * 2 * D
     assert kv_bytes_per_token(model(attention(kv_shared=True), FFN)) == 0
-    assert cached_tokens(attention(chunk=100), 250.0) == 100
-    assert cached_tokens(attention(chunk=100), 50.0) == 50
+    assert keys_seen(1, None, 100, prefix=249.0) == 50
+    assert keys_seen(1, None, 100, prefix=49.0) == 50
 
 
 def test_chunks_attend_to_themselves():
@@ -142,20 +141,24 @@ def test_chunks_attend_to_themselves():
         assert causal_pairs(float(new), None, chunk) == sum((i - 1) % chunk + 1 for i in range(1, new + 1))
 
 
+def decode_pass(contexts):
+    return lone_pass("decode", 1, contexts)
+
+
 def simpson(low, high):
     return ((low, 1 / 6), ((low + high) / 2, 4 / 6), (high, 1 / 6))
 
 
 @pytest.mark.parametrize(("low", "high"), [(10.0, 90.0), (50.0, 150.0), (110.0, 190.0), (50.0, 5000.0)])
 def test_a_decode_sees_its_chunk_so_far_on_average(low, high):
-    got = sum(seen * share for seen, share in seen_tokens(attention(chunk=100), simpson(low, high)))
+    got = sum(one.keys * one.share for one in seen(decode_pass(simpson(low, high)), None, 100))
     fine = np.linspace(low, high, 1_000_001)
     assert got == pytest.approx(np.mean(np.where(fine <= 100, fine, fine % 100)), rel=1e-4)
 
 
 def test_one_long_context_stands_anywhere_in_its_chunk():
-    assert seen_tokens(attention(chunk=100), ((90.0, 1.0),)) == ((90.0, 1.0),)
-    assert seen_tokens(attention(chunk=100), ((1000.0, 1.0),)) == ((50.0, 1.0),)
+    assert seen(decode_pass(((90.0, 1.0),)), None, 100) == ((90.0, 90.0, 1.0),)
+    assert seen(decode_pass(((1000.0, 1.0),)), None, 100) == ((50.0, 50.0, 1.0),)
 
 
 def step(spec, workload=None, sizes=None, batch=64):

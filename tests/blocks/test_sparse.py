@@ -6,8 +6,9 @@ from blocks.made_up import ROOMY, axis, decode, machine, model, prefill
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inferometer.blocks.causal import simpson, split_at
 from inferometer.blocks.params import count_params
-from inferometer.blocks.reads import chosen_pairs, entry_pairs, limit, pieces, simpson
+from inferometer.blocks.reads import chosen_pairs, entry_pairs, limit
 from inferometer.estimate.diagnose import diagnose
 from inferometer.estimate.estimate import estimate, make_problem
 from inferometer.memory.footprint import kv_bytes_per_token
@@ -73,7 +74,7 @@ def test_a_cut_range_averages_functions_that_bend_there_exactly(low, more, kinks
     def whole(x, kink):
         return x * x / 2 if x <= kink else kink * x - kink * kink / 2
 
-    nodes = pieces(simpson(float(low), float(high)), tuple(map(float, kinks)))
+    nodes = split_at(simpson(float(low), float(high)), *map(float, kinks), flat=False)
     got = sum(share * sum(min(x, kink) for kink in kinks) for x, share in nodes)
     assert sum(share for _, share in nodes) == pytest.approx(1.0, rel=1e-12)
     assert got == pytest.approx(sum(whole(high, k) - whole(low, k) for k in kinks) / more, rel=1e-9)

@@ -40,7 +40,7 @@ def test_an_unknown_version_is_not_guessed(name):
         {"allows": {"mla": ["absorbed"]}},
         {"allows": {"mla": []}, "sources": {"mla": "s"}},
         {"allows": {"mla": ["folded"]}, "sources": {"mla": "s"}},
-        {"allows": {"mla.verify": ["absorbed"]}, "sources": {"mla.verify": "s"}},
+        {"allows": {"mla.mixed": ["absorbed"]}, "sources": {"mla.mixed": "s"}},
         {"allows": {"sampler": ["greedy"]}, "sources": {"sampler": "s"}},
         {"block_aligned": True},
         {"partition": "odd"},

@@ -22,6 +22,7 @@ MOE = ("explain", "deepseek-v3", "h200", "8x2")
         (("search", "llama", "h200"), "choose one of"),
         (("search", "", "h200"), "MODEL is empty"),
         (("search", "model.gguf", "h200"), "model.gguf: No such file"),
+        (("search", "~0", "h200"), "nobody"),
         (("search", "./nothing/config.json", "h200"), "does not exist"),
         (("search", "llama-3.1-8b", "h210"), "did you mean"),
         (("search", "llama-3.1-8b", "a100"), "ambiguous"),

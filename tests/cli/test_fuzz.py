@@ -7,9 +7,26 @@ from hypothesis import strategies as st
 from inferometer.cli.options import VERBS, flags
 
 NUMBERS = ("0", "1", "2", "3", "7", "16", "-1", "1e30", "nan", "inf", "-0", "0.5", "1_0", "٣", "")
-WORDS = ("fp8", "decode", "prefill", "vllm", "ideal", "serial", "tpot=50ms", "ttft=1s", "20", "TP=2", "DPA=2,EP=4", "x")
+WORDS = (
+    "fp8",
+    "decode",
+    "prefill",
+    "extend",
+    "verify",
+    "layer",
+    "mla=expanded",
+    "vllm",
+    "ideal",
+    "serial",
+    "tpot=50ms",
+    "ttft=1s",
+    "20",
+    "TP=2",
+    "DPA=2,EP=4",
+    "x",
+)
 values = st.one_of(st.sampled_from(NUMBERS), st.sampled_from(WORDS), st.text(max_size=12))
-SWITCHES = {"enable_expert_parallel", "per_dollar", "progress", "placements", "json", "table"}
+SWITCHES = {"enable_expert_parallel", "all_token_logits", "per_dollar", "progress", "placements", "json", "table"}
 
 
 @st.composite
@@ -45,6 +62,14 @@ def test_questions(data):
     verb = data.draw(st.sampled_from(["search", "explain", "top"]))
     words = [verb, data.draw(models), data.draw(chips), *data.draw(st.lists(machines, max_size=1))]
     check([*words, *data.draw(options(verb))])
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_counts(data):
+    verb = data.draw(st.sampled_from(["ops", "kv", "params"]))
+    chip = data.draw(st.lists(chips, max_size=1)) if verb == "ops" else []
+    check([verb, data.draw(models), *chip, *data.draw(options(verb))])
 
 
 @settings(max_examples=100, deadline=None)

@@ -21,6 +21,8 @@ TABLE = {
     "images": "--images",
     "image_size": "--image-size",
     "phase": "--phase",
+    "draft_tokens": "--draft-tokens",
+    "all_token_logits": "--all-token-logits",
     "sizes": "--sizes",
     "placement": "--placement",
     "tensor_parallel_size": "--tensor-parallel-size -tp",
@@ -50,6 +52,7 @@ TABLE = {
     "region": "--region",
     "tier": "--tier",
     "what_if": "--what-if",
+    "grouped": "--by",
     "against": "--against",
     "placements": "--placements",
     "slo": "--slo",
@@ -62,7 +65,9 @@ TABLE = {
     "json": "--json",
     "table": "--table",
 }
-WORK = "quant kv_cache_dtype state_dtype state_slots batch_size isl osl context images image_size phase"
+WORK = (
+    "quant kv_cache_dtype state_dtype batch_size isl osl context images image_size phase draft_tokens all_token_logits"
+)
 SHARDING = (
     "sizes tensor_parallel_size pipeline_parallel_size data_parallel_size expert_parallel_size"
     " decode_context_parallel_size enable_expert_parallel"
@@ -70,7 +75,8 @@ SHARDING = (
 MEMORY = "gpu_memory_utilization reserve_bytes"
 PRICE = "usd_per_chip_hour provider region tier"
 DEPLOYMENT = (
-    f"model chip machine {WORK} {SHARDING} {MEMORY} engine choice backend scheduler overlap {PRICE} what_if slo"
+    f"model chip machine {WORK} state_slots {SHARDING} {MEMORY} engine choice backend scheduler overlap {PRICE} what_if"
+    " slo"
 )
 STARTED = "max_model_len max_num_seqs max_num_batched_tokens enforce_eager enable_prefix_caching"
 FORMATS = "quant kv_cache_dtype state_dtype state_slots"
@@ -85,7 +91,9 @@ TAKEN = {
     "fit": f"model {FORMATS} batch_size context {STARTED} {PLACED} {MEMORY} engine json table",
     "max-batch": f"{SUBJECT} context {SIZED}",
     "max-context": f"{SUBJECT} batch_size {SIZED}",
-    "params": "model quant json table",
+    "ops": f"model for_chip machine {WORK} {SHARDING} choice json table",
+    "params": "model quant grouped json table",
+    "kv": f"model context kv_cache_dtype state_dtype images image_size {SHARDING} json table",
     "models": "json table",
     "chips": f"one_chip vendor min_memory sort for_model quant {MEMORY} {PRICE} json table",
     "check": "pins json table",
@@ -95,7 +103,9 @@ TAKEN = {
 
 def test_spellings_are_frozen():
     fields = [
-        field for field in Options.__dataclass_fields__ if field not in ("model", "chip", "machine", "pins", "one_chip")
+        field
+        for field in Options.__dataclass_fields__
+        if field not in ("model", "chip", "machine", "pins", "one_chip", "for_chip")
     ]
     assert {field: " ".join(flags(field)) for field in fields} == TABLE
 

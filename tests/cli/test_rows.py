@@ -27,16 +27,27 @@ KEYS = {
     "bound": "key value min max ok",
     "model": "model architecture total_params active_params layers attention ffn checkpoint_bytes kv_bytes_per_token"
     " max_context source",
-    "params": "model total_params active_params active_params_one_table mtp_params by_kind checkpoint_bytes"
-    " unknown_keys assumed",
     "memory": "version model chip machine n_chips engine sizes context max_model_len batch weights_bytes_per_chip"
     " kv_bytes_per_token_per_chip kv_pool_bytes block_size blocks_per_request kv_tokens max_concurrency fits reasons"
     " deficit_bytes nearest lines log assumed",
     "most": "value memory",
     "fit": "device vendor source total_bytes free_bytes fits fits_now max_batch max_context memory",
     "line": "name bytes basis note",
+    "params": "model total_params active_params active_params_one_table mtp_params by_kind by_dtype checkpoint_bytes"
+    " bytes_by_kind layers files unknown_keys assumed",
+    "layers": "first last kind mixer_params ffn_params other_params stored_bytes",
+    "files": "files tensors stored_bytes mtp_bytes derived_bytes bytes_by_kind difference_by_kind",
+    "ops": "version model chip n_chips sizes phase batch new_tokens kv_length all_token_logits kv_cache_dtype choices"
+    " total_flops gemm_attention_flops total_bytes bytes parts flops_per_chip bytes_per_chip active_params ops assumed",
+    "counted_op": "name kind segment part layers share shapes dtype flops bytes flops_per_chip bytes_per_chip plan",
+    "part": "part flops flops_share bytes bytes_share",
+    "kv": "version model context image_tokens kv_cache_dtype kv_bytes_per_token kv_bytes_per_sequence"
+    " window_bytes_per_sequence state_bytes_per_sequence n_chips sizes kv_bytes_per_token_per_chip"
+    " kv_bytes_per_sequence_per_chip state_bytes_per_sequence_per_chip caches assumed",
+    "cache": "name kind layers heads width dtype tokens_per_entry most_entries bytes_per_token bytes_per_sequence",
     "sizes": "r pp dpa tp ep etp dcp",
-    "workload": "isl osl context images image_size image_tokens kv_cache_dtype reserve_bytes overlap assumed what_if",
+    "workload": "isl osl context images image_size image_tokens draft_tokens all_token_logits kv_cache_dtype"
+    " reserve_bytes overlap assumed what_if",
     "change": "field before after",
     "comparison": "version a b ratio terms memory choices",
     "term": "term a_s b_s difference_s",
@@ -98,6 +109,8 @@ def test_shipped_schemas_are_what_the_declaration_says(name):
         ("deployment", "search deepseek-v3 tpu-v7 4x4x4 --isl 1000 --osl 100 --top 3 --backend roofline"),
         ("deployment", "top llama-3.1-70b b200 8x1 --phase prefill --top 3"),
         ("deployment", "search llama-3.1-8b h100 --by ttft"),
+        ("deployment", "search mixtral-8x7b h100 2x1 --phase extend --isl 100 --context 1000 --slo ttft=1s --top 2"),
+        ("explain", "explain deepseek-v3 h200 8x2 --phase verify --draft-tokens 2 --sizes TP=4,DPA=4,DCP=4 --slo 2"),
         ("explain", "explain deepseek-v3 gb200-nvl72 32x1 --sizes DPA=16,TP=2,EP=32 --batch 512"),
         ("explain", "explain mixtral-8x7b h100 8x1 --engine vllm -tp 8 --scheduler serial"),
         ("explain", "explain llama-3.1-8b m2-ultra --quant int4-g128 --context 1"),
@@ -111,6 +124,12 @@ def test_shipped_schemas_are_what_the_declaration_says(name):
         ("chip_in_full", "chips tpu-v5p --model deepseek-v3"),
         ("model", "models"),
         ("params", "params deepseek-v3"),
+        ("params", "params gpt-oss-20b --by layer"),
+        ("ops", "ops deepseek-v3 --batch 32 --context 4096 -tp 8 -ep 8"),
+        ("ops", "ops mixtral-8x7b h100 4x1 --phase verify --draft-tokens 2 --sizes PP=2,TP=2,EP=2"),
+        ("ops", "ops gpt-oss-20b a100-80gb --phase extend --isl 30 --context 1000 --all-token-logits"),
+        ("kv", "kv gemma-3-27b --context 131072"),
+        ("kv", "kv deepseek-v3 --context 1000 --kv-cache-dtype fp8 --sizes TP=8,DCP=4"),
     ],
 )
 def test_rows_are_valid(name, words):
@@ -140,6 +159,8 @@ def test_an_infeasible_deployment_is_a_valid_row_too():
         "mixtral-8x7b tpu-v5p 2x2x2 --scheduler serial",
         "llama-3.1-70b h100 8x2 --kv-cache-dtype fp8 --usd-per-chip-hour 2",
         "qwen3-30b-a3b h100 8x1 --phase prefill",
+        "qwen3-30b-a3b h100 8x1 --phase extend --isl 300 --context 5000 --all-token-logits",
+        "gpt-oss-20b h100 2x1 --phase verify --draft-tokens 3 --isl 100 --osl 100",
     ],
 )
 def test_explain_of_a_winner_is_its_row(question):

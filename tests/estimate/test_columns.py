@@ -104,9 +104,9 @@ def test_times_are_positive_and_finite(case, index):
     assert (step_s > 0).all()
 
 
-def microbatches(phase, pp, sequences):
+def microbatches(work, pp, sequences):
     """Return M: a decode keeps at most one microbatch a stage under way, a prefill four."""
-    return min(pp if phase == "decode" else 4 * pp, sequences)
+    return min(pp if work.phase in ("decode", "verify") else 4 * pp, sequences)
 
 
 def simulated_prefill(stages, count):
@@ -145,7 +145,7 @@ def test_a_pipeline_takes_as_long_as_its_simulation(case, index, sequences):
     pair = pairs_of(sharding, case.placements)[:1]
     step = step_model(case, record=True).price(Block(sharding, np.array([[float(sequences)]]), pair))
     counts = case.shardings.stage_counts[:, sharding[0]]
-    phase = case.problem.workload.phase
+    work = case.problem.workload
     way = min(step.ways.values(), key=lambda way: way.step_s.item())
     stages = [
         float(np.asarray(seconds).reshape(-1)[0])
@@ -154,6 +154,6 @@ def test_a_pipeline_takes_as_long_as_its_simulation(case, index, sequences):
     ]
     pp = int(case.shardings.sizes["pp"][sharding[0]])
     assert len(stages) == pp
-    count = microbatches(phase, pp, sequences)
-    simulate = simulated_prefill if phase == "prefill" else simulated_decode
+    count = microbatches(work, pp, sequences)
+    simulate = simulated_prefill if work.phase in ("prefill", "extend") else simulated_decode
     assert step.step_s.item() == pytest.approx(simulate(stages, count), rel=1e-9)

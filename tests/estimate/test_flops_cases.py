@@ -6,6 +6,7 @@ GEMMs (router and head included) and attention cores, head on the last token; KV
 import pytest
 from blocks.made_up import decode, machine, prefill
 
+from inferometer.api.counts import count
 from inferometer.catalog.loader import preset_config
 from inferometer.estimate.estimate import estimate, make_problem
 from inferometer.ingest.config import model_from_config
@@ -78,3 +79,35 @@ def test_a_prefill_of_one_prompt(name):
     _, _, by_hand, published = CASES[name]
     assert by_hand == published
     assert useful_flops(name, prefill(S), 1) == by_hand
+
+
+NEW, PREFIX = 100, 4000
+BEHIND = NEW * PREFIX + NEW * (NEW + 1) // 2
+"""Row j of NEW sees the prefix and j tokens more."""
+
+EXPANDED_BEHIND = 2 * (PREFIX + NEW) * 512 * 128 * (128 + 128) + BEHIND * 128 * 2 * (192 + 128)
+"""kv_b over every token that is seen, cached ones too."""
+ABSORBED_BEHIND = 2 * NEW * 128 * (128 * 512 + 512 * 128) + BEHIND * 128 * 2 * (576 + 512)
+
+BEHIND_A_PREFIX = {
+    "meta-llama-3.1-70b": (lambda heads: llama(NEW, heads, BEHIND),) * 2,
+    "qwen3-235b-a22b": (lambda heads: qwen(NEW, heads, BEHIND),) * 2,
+    "deepseek-v3": (
+        lambda heads: deepseek(NEW, heads, EXPANDED_BEHIND),
+        lambda heads: deepseek(NEW, heads, ABSORBED_BEHIND),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BEHIND_A_PREFIX)
+def test_an_extend_and_a_verify_behind_a_prefix(name):
+    """By the stated rule: an extend expands latents, a verify absorbs; a verify makes the logits of all its rows."""
+    extended, verified = BEHIND_A_PREFIX[name]
+    more = {"isl": NEW, "context": PREFIX, "phase": "extend"}
+    assert counted(name, **more) == extended(1)
+    assert counted(name, **more, all_token_logits=True) == extended(NEW)
+    assert counted(name, draft_tokens=NEW - 1, context=PREFIX, phase="verify") == verified(NEW)
+
+
+def counted(name, **workload):
+    return count(preset(name), batch=1, **workload).total(lambda op: op.flops)

@@ -62,7 +62,7 @@ def every_candidate(case):
 def scores(case):
     """Return sharding -> (batches, tok/s/chip, step times)."""
     sizes, work = case.shardings.sizes, case.problem.workload
-    each = (work.isl if work.phase == "prefill" else 1) / case.problem.machine.fabric.n_chips
+    each = (work.isl if work.phase in ("prefill", "extend") else 1) / case.problem.machine.fabric.n_chips
     return {
         i: (b, b * sizes["r"][i] * sizes["dpa"][i] * each / step_s, step_s) for i, b, step_s in every_candidate(case)
     }
@@ -109,7 +109,7 @@ def test_explaining_a_winner_gives_its_row_exactly(case):
 @given(tight(), st.integers(1, 500))
 def test_a_fixed_batch_is_kept_and_scored_as_it_is_explained(case, batch):
     work, chips = case.problem.workload, case.problem.machine.fabric.n_chips
-    tokens = batch * (work.isl if work.phase == "prefill" else 1)
+    tokens = batch * (work.isl if work.phase in ("prefill", "extend") else 1)
     for found in search(case.problem, batch=batch, top=3).found:
         assert found.estimate.batch == batch
         assert found.score == tokens / (found.estimate.step_s * chips)

@@ -6,7 +6,7 @@ import msgspec
 
 from inferometer.catalog.engines import CHOICES
 from inferometer.errors import InferometerError, unknown_name
-from inferometer.specs.deployment import EngineSpec
+from inferometer.specs.deployment import EngineSpec, Phase
 
 
 def parse_choices(text: str | None) -> dict[str, str]:
@@ -32,15 +32,16 @@ def parse_choices(text: str | None) -> dict[str, str]:
     return pins
 
 
-def pinned(engine: EngineSpec, pins: Mapping[str, str], phase: str) -> EngineSpec:
+def pinned(engine: EngineSpec, pins: Mapping[str, str], phase: Phase) -> EngineSpec:
     """Return the engine with only the pinned plans of those choices.
 
     Raises InferometerError for a plan that the engine cannot run in this phase.
     """
     if not pins:
         return engine
+    allows = engine.in_phase(phase)
     for name, plan in pins.items():
-        allowed = engine.allows.get(f"{name}.{phase}", engine.allows.get(name, (plan,)))
+        allowed = allows.get(name, (plan,))
         if plan not in allowed:
             raise InferometerError(f"--choice {name}={plan}: {engine.id} runs only {', '.join(allowed)} in {phase}")
     kept = {key: plans for key, plans in engine.allows.items() if key.partition(".")[0] not in pins}

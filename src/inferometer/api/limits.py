@@ -4,7 +4,7 @@ import math
 
 from inferometer.errors import InferometerError, unknown_name
 from inferometer.search.result import Slo
-from inferometer.specs.deployment import Phase
+from inferometer.specs.deployment import PLAIN, Phase
 from inferometer.units import parse_quantity
 
 _FORM = "a number is tok/s a user, as in --slo 20; else tpot=50ms or ttft=2s"
@@ -13,7 +13,8 @@ _FORM = "a number is tok/s a user, as in --slo 20; else tpot=50ms or ttft=2s"
 def parse_slo(text: str, phase: Phase) -> Slo:
     """Return the limits that `text` says for a pass of `phase`.
 
-    A bare number is tok/s a user: the step must take at most its inverse. Raises InferometerError for text of
+    A bare number is tok/s a user: the step must take at most its inverse. Of a verify one token is certain, so its
+    TPOT is that of a pass whose draft is refused. Raises InferometerError for text of
     another form, and for a limit that the phase has no figure for.
 
     >>> parse_slo("20", "decode"), parse_slo("tpot=40ms", "decode").tpot_s
@@ -31,10 +32,11 @@ def parse_slo(text: str, phase: Phase) -> Slo:
         if name.lower() in limits:
             raise InferometerError(f"--slo {text[:60]!r} limits {name} twice")
         limits[name.lower()] = seconds
-    if "ttft" in limits and phase != "prefill":
-        raise InferometerError("--slo ttft needs --phase prefill: TTFT under load is not modelled yet")
-    if "tpot" in limits and phase == "prefill":
-        raise InferometerError(f"--slo {text[:60]!r} limits TPOT, which prefill has none of; give ttft=2s")
+    prompts = PLAIN[phase] == "prefill"
+    if "ttft" in limits and not prompts:
+        raise InferometerError("--slo ttft needs --phase prefill or extend: TTFT under load is not modelled yet")
+    if "tpot" in limits and prompts:
+        raise InferometerError(f"--slo {text[:60]!r} limits TPOT, which {phase} has none of; give ttft=2s")
     return Slo(tpot_s=limits.get("tpot"), ttft_s=limits.get("ttft"))
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from inferometer.blocks.model import unit_count
 from inferometer.catalog.loader import build_machine, preset_config, preset_ids
 from inferometer.catalog.names import close_names, resolve
 from inferometer.catalog.presets import preset_index
@@ -16,14 +17,18 @@ from inferometer.catalog.quant_schemes import find_scheme
 from inferometer.errors import InferometerError, UnknownNameError, unknown_name
 from inferometer.ingest.config import CONFIG_NAME, SIDECAR_NAME, load_model_path, model_from_config
 from inferometer.ingest.gguf import load_gguf
-from inferometer.ingest.read_json import read_json
+from inferometer.ingest.read_json import one_line, read_json
+from inferometer.ingest.safetensors import read_checkpoint
 from inferometer.ingest.schemes import apply_scheme
+from inferometer.specs.checkpoint import Checkpoint
 from inferometer.specs.formats import find_format
 from inferometer.specs.hardware import Machine
 from inferometer.specs.model import ModelSpec
 
 KV_FORMATS = ("bf16", "fp16", "fp32", "fp8", "int8", "q8_0", "q4_0")
 """Formats a KV cache may have: one number a slot, no block scales."""
+
+GGUF = ".gguf"
 
 STATE_FORMATS = ("fp32", "bf16", "fp16")
 """Formats a recurrent state may have."""
@@ -99,10 +104,10 @@ def _named(name: str) -> ModelSpec:
     text = name.strip()
     if not text:
         raise InferometerError("MODEL is empty; give a preset (inferometer models), a config.json or org/name")
-    if text.lower().endswith(".gguf"):
-        return load_gguf(Path(text).expanduser())
+    if text.lower().endswith(GGUF):
+        return load_gguf(_path(text))
     if _is_path(text):
-        return load_model_path(Path(text).expanduser())
+        return load_model_path(_path(text))
     if resolve("model", text, preset_index()) is not None:
         preset = preset_config(text)
         return model_from_config(preset.config, name=preset.id, source=preset.source, sidecar=preset.quant_sidecar)
@@ -110,6 +115,26 @@ def _named(name: str) -> ModelSpec:
     if hub is not None:
         return _from_hub(hub[1], hub[2])
     raise unknown_name("model", text[:80], [*preset_ids(), *close_names(text, preset_index())])
+
+
+def checkpoint_of(name: str, model: ModelSpec) -> Checkpoint | None:
+    """Return what the safetensors files beside a config on disk hold; None without any, and for other models.
+
+    `name` is what `model` was loaded by.
+    """
+    text = name.strip()
+    if not text or not _is_path(text) or text.lower().endswith(GGUF):
+        return None
+    path = _path(text)
+    return read_checkpoint(path if path.is_dir() else path.parent, unit_count(model))
+
+
+def _path(text: str) -> Path:
+    """Return a path with its `~` written out."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise InferometerError(f"{one_line(text)}: nobody is called so here; write the path out") from None
 
 
 def _is_path(text: str) -> bool:

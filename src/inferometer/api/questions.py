@@ -1,6 +1,6 @@
 """The two questions: what does this deployment do, and which deployments are best."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Unpack
@@ -12,7 +12,7 @@ from inferometer.api.nearest import nearest
 from inferometer.api.notes import noted
 from inferometer.api.placing import parse_placement
 from inferometer.api.settings import Settings, Terms, check_batch, settle
-from inferometer.api.sizes import check_dense, chips_of, fill_sizes, parse_sizes
+from inferometer.api.sizes import Given, check_dense, chips_of, fill_sizes, role_given
 from inferometer.blocks.kinds import is_moe
 from inferometer.errors import InferometerError
 from inferometer.estimate.estimate import estimate as estimate_one
@@ -20,12 +20,9 @@ from inferometer.estimate.result import Estimate
 from inferometer.report.answer import Answer, Ranking
 from inferometer.search.result import Found, Progress, SearchResult, Slo
 from inferometer.search.search import search as search_one
-from inferometer.specs.deployment import ROLES, Deployment, Placement, Sizes
+from inferometer.specs.deployment import Deployment, Placement
 from inferometer.specs.hardware import Machine
 from inferometer.specs.model import ModelSpec
-
-Given = str | Sizes | Mapping[str, int] | None
-"""Role sizes: text such as `DPA=16,EP=32`, a spec, role -> size, or None."""
 
 
 def estimate(
@@ -66,7 +63,7 @@ def estimate(
     check_batch(batch)
     terms = settle(settings)
     spec, stored = _model(model, settings)
-    given = _roles(sizes)
+    given = role_given(sizes)
     where = _machine(machine, chips_of(given))
     problem = terms.problem(spec, where)
     filled = fill_sizes(given, where.fabric.n_chips, moe=is_moe(spec))
@@ -111,7 +108,7 @@ def search(
     terms = settle(settings, by)
     _check_order(by, terms, per_dollar=per_dollar)
     spec, stored = _model(model, settings)
-    given = _roles(sizes)
+    given = role_given(sizes)
     check_dense(given, moe=is_moe(spec))
     limits = _slo(slo, terms)
     listed = [machines] if isinstance(machines, Machine | str) else machines
@@ -166,20 +163,10 @@ def _ranking(
 
 
 def _check_order(by: str, terms: Terms, *, per_dollar: bool) -> None:
-    if by == "tok_per_s_per_user" and terms.workload.phase == "prefill":
-        raise InferometerError("--by tok_per_s_per_user orders decode steps; leave --phase prefill out")
+    if by == "tok_per_s_per_user" and not terms.workload.generates:
+        raise InferometerError(f"--by tok_per_s_per_user orders decode steps; leave --phase {terms.workload.phase} out")
     if per_dollar and by in ("tok_per_s_per_user", "ttft"):
         raise InferometerError(f"--per-dollar orders by tokens a dollar; leave --by {by} out")
-
-
-def _roles(sizes: Given) -> dict[str, int]:
-    if sizes is None:
-        return {}
-    if isinstance(sizes, str):
-        return parse_sizes(sizes)
-    if isinstance(sizes, Sizes):
-        return {role: getattr(sizes, role) for role in ROLES}
-    return parse_sizes(",".join(f"{role}={size}" for role, size in sizes.items())) if sizes else {}
 
 
 def _model(model: ModelSpec | str, settings: Settings) -> tuple[ModelSpec, Served]:

@@ -46,13 +46,17 @@ class Settings(TypedDict, total=False):
     osl: int | None
     """Output tokens of a request (1024)."""
     context: int | None
-    """One KV length that replaces the mean over isl..isl+osl in decode."""
+    """In decode one KV length that replaces the mean over isl..isl+osl; in extend and verify the cached prefix."""
     images: int | None
     """Images of a request, in front of its prompt (none)."""
     image_size: str | None
     """Their width and height in pixels (1024x1024)."""
     phase: str | None
-    """decode, or prefill."""
+    """decode, prefill, extend (isl new tokens behind context cached ones), or verify (drafted tokens and one more)."""
+    draft_tokens: int | None
+    """Drafted tokens of a sequence that a verify checks."""
+    all_token_logits: bool | None
+    """Logits of every prompt token, not of the last alone."""
     engine: str | None
     """ideal, or an engine such as vllm@0.24."""
     choice: str | None
@@ -159,7 +163,7 @@ def settle(settings: Settings, by: str | None = None) -> Terms:
     Raises InferometerError for a value that is out of range.
     """
     assumed: dict[str, str] = {}
-    work = _workload(settings, by, assumed)
+    work = settle_workload(settings, by, assumed)
     price = settings.get("usd_per_chip_hour")
     if price is not None and not 0 <= price < math.inf:
         raise InferometerError(f"--usd-per-chip-hour {price}: a price is 0 or more")
@@ -213,14 +217,20 @@ def _chosen(value: str | None, default: str, name: str, assumed: dict[str, str])
     return value
 
 
-def _workload(settings: Settings, by: str | None, assumed: dict[str, str]) -> Workload:
+def settle_workload(settings: Settings, by: str | None, assumed: dict[str, str]) -> Workload:
+    """Return the workload of a question; what nobody chose is added to `assumed`.
+
+    Raises InferometerError for a length that is out of range, and for settings that the phase does not have.
+    """
     given = settings.get("phase")
     work = lengths(
-        settings.get("isl"),
-        settings.get("osl"),
-        settings.get("context"),
         parse_phase(given, by),
         assumed,
+        isl=settings.get("isl"),
+        osl=settings.get("osl"),
+        context=settings.get("context"),
+        draft_tokens=settings.get("draft_tokens"),
+        all_token_logits=bool(settings.get("all_token_logits")),
         phase_given=given is not None,
     )
     return with_images(work, settings.get("images"), settings.get("image_size"), assumed)

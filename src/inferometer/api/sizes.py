@@ -16,6 +16,21 @@ MAX_SIZE = 1_000_000
 _ASSIGNMENT = re.compile(r"\s*([A-Za-z]+)\s*=\s*(\S+)\s*", re.ASCII)
 
 
+Given = str | Sizes | Mapping[str, int] | None
+"""Role sizes: text such as `DPA=16,EP=32`, a spec, role -> size, or None."""
+
+
+def role_given(sizes: Given) -> dict[str, int]:
+    """Return the sizes that are given, role -> size."""
+    if sizes is None:
+        return {}
+    if isinstance(sizes, str):
+        return parse_sizes(sizes)
+    if isinstance(sizes, Sizes):
+        return {role: getattr(sizes, role) for role in ROLES}
+    return parse_sizes(",".join(f"{role}={size}" for role, size in sizes.items())) if sizes else {}
+
+
 class EngineFlags(NamedTuple):
     """Role sizes in vLLM's spelling; None is a flag not given."""
 

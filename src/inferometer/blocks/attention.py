@@ -9,10 +9,11 @@ import numpy as np
 
 from inferometer.blocks import indexer, local
 from inferometer.blocks.cache import Cache
+from inferometer.blocks.causal import prefix_gathered, seen
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
-from inferometer.blocks.reads import causal_pairs, chosen_pairs, limit, split_at
+from inferometer.blocks.reads import chosen
 from inferometer.blocks.tensors import Heads, Tensor, kv_shards
-from inferometer.graph.ops import Choice, CollectiveKind, Column, Node, OpKind, Plan, Traffic, Work
+from inferometer.graph.ops import ONE, Choice, CollectiveKind, Column, Node, OpKind, Plan, Traffic, Work
 from inferometer.specs.mixers import Attention
 
 LSE_BYTES = 4.0
@@ -118,16 +119,6 @@ def caches(block: Attention) -> tuple[Cache, ...]:
     return (*(() if block.kv_shared else (own,)), *local.caches(block), *indexer.caches(block.indexer))
 
 
-def cached_tokens(block: Attention, context: float) -> float:
-    """Return the tokens a query at the end of `context` sees: min(context, window, chunk or what its indexer picks)."""
-    most = block.window or block.chunk or _picked(block)
-    return min(context, most) if most else context
-
-
-def _picked(block: Attention) -> float | None:
-    return limit(block.indexer) if block.indexer else None
-
-
 def lower(block: Attention, low: Lowering, dtype: str) -> list[Node]:
     """Return the ops of one layer's attention, from normed input to partial output sums."""
     at = low.at
@@ -139,7 +130,7 @@ def lower(block: Attention, low: Lowering, dtype: str) -> list[Node]:
     nodes += local.lower(block, low, kv_local, dtype)
     nodes += _prepare(block, low, kv_local)
     nodes += indexer.lower(block.indexer, low, by_name)
-    nodes += _prefill_core(block, low, kv_local) if at.phase == "prefill" else _decode_core(block, low, kv_local)
+    nodes += _core(block, low, kv_local)
     return [*nodes, *_finish(block, low), *low.gemm("o", (by_name["o"],), at.tokens)]
 
 
@@ -161,6 +152,8 @@ def _prepare(block: Attention, low: Lowering, kv_local: Column) -> list[Node]:
             "rope+kv-write",
             tokens * ((2 * q_width + kv_width) * WIDE_BYTES),
             kv=tokens * (kv_width / at.dcp * at.kv_bytes_per_element),
+            shape="[{t}, {q}] [{t}, {k}]",
+            sizes={"t": tokens, "q": q_width, "k": kv_width},
         )
     )
     return nodes
@@ -179,78 +172,40 @@ def _finish(block: Attention, low: Lowering) -> list[Node]:
     return nodes
 
 
-def _prefill_core(block: Attention, low: Lowering, kv_local: Column) -> list[Node]:
+def _core(block: Attention, low: Lowering, kv_local: Column) -> list[Node]:
     at = low.at
-    heads, both = block.heads / at.tp, block.head_dim + v_dim(block)
-    pairs, which = causal_pairs(float(at.new_tokens), block.window, block.chunk), "causal"
-    if block.indexer:
-        pairs, which = chosen_pairs(block.indexer, at.new_tokens), "chosen"
-    kv_elements = at.tokens * (kv_local * both)
-    return [
-        Work(
-            name="attention-core",
-            kind=OpKind.ATTENTION,
-            dtype=at.core_dtype,
-            flops=at.sequences * (heads * (2 * both * pairs)),
-            traffic_bytes={
-                Traffic.KV: kv_elements * at.kv_bytes_per_element,
-                Traffic.ACTIVATIONS: at.tokens * (heads * (both * WIDE_BYTES)),
-            },
-            replication=at.padding,
-            rows=np.asarray(float(at.new_tokens)),
-            items=at.sequences * kv_local,
-            shape=f"B x {block.heads} heads x {block.head_dim}, {pairs:.0f} {which} pairs",
-        )
-    ]
-
-
-def _decode_core(block: Attention, low: Lowering, kv_local: Column) -> list[Node]:
-    at = low.at
-    heads, both = block.heads * at.dcp / at.tp, block.head_dim + v_dim(block)
+    spread = at.dcp if at.generates else ONE
+    heads, both = block.heads * spread / at.tp, block.head_dim + v_dim(block)
+    entry = kv_local * (both * at.kv_bytes_per_element)
     io = at.tokens * (heads * (both * WIDE_BYTES))
     nodes: list[Node] = []
-    for seen, share in seen_tokens(block, at.contexts):
+    for pairs, keys, share in chosen(at, block.indexer) if block.indexer else seen(at, block.window, block.chunk):
+        nodes += prefix_gathered(low, keys - at.new_tokens, entry)
         nodes.append(
             Work(
                 name="attention-core",
                 kind=OpKind.ATTENTION,
                 dtype=at.core_dtype,
-                flops=at.tokens * (heads / at.dcp * (2 * both * seen)),
+                flops=at.sequences * (heads / spread * (2 * both * pairs)),
                 traffic_bytes={
-                    Traffic.KV: at.tokens * (kv_local / at.dcp * (both * at.kv_bytes_per_element * seen)),
+                    Traffic.KV: at.sequences * (entry / spread * keys),
                     Traffic.ACTIVATIONS: io,
                 },
                 replication=at.padding,
                 rows=np.asarray(float(at.new_tokens)),
                 items=at.sequences * kv_local,
-                shape=f"B x {block.heads} heads x {block.head_dim}, {block.kv_heads} kv heads, S={seen:.0f}",
+                shape=f"q [{{b}}, {{t}}, {{n}}, {block.head_dim}] kv [{{b}}, {{s}}, {{k}}, {both}]",
+                sizes={
+                    "b": at.sequences,
+                    "t": np.asarray(float(at.new_tokens)),
+                    "n": heads,
+                    "k": kv_local,
+                    "s": keys / spread,
+                },
                 share=share,
             )
         )
-    return context_parallel(low, heads * block.head_dim, heads * v_dim(block), heads, nodes)
-
-
-def seen_tokens(block: Attention, contexts: tuple[tuple[float, float], ...]) -> tuple[tuple[float, float], ...]:
-    """Return (cached tokens a query sees, share of passes) over a quadrature of contexts.
-
-    In chunks, a query sees its own chunk so far. Beyond the first chunk that is a sawtooth: of a range of contexts
-    [a, b] the exact mean (G(b) - G(a)) / (b - a), G(x) the integral of x mod C; of one context the mean of a chunk,
-    C / 2, for sequences of a batch stand anywhere in theirs. Nothing else falls when a context grows.
-    """
-    limits = block.window or _picked(block)
-    if block.chunk is None or contexts[-1][0] <= block.chunk:
-        return tuple((cached_tokens(block, context), share) for context, share in split_at(contexts, limits))
-    low, high, size = contexts[0][0], contexts[-1][0], float(block.chunk)
-    if low == high:
-        return ((size / 2, 1.0),)
-    mean = (_sawtooth(high, size) - _sawtooth(low, size)) / (high - low)
-    return ((mean, 1.0),)
-
-
-def _sawtooth(x: float, size: float) -> float:
-    """Return the integral of t mod size for t = 0..x."""
-    whole, rest = divmod(x, size)
-    return whole * size * size / 2 + rest * rest / 2
+    return context_parallel(low, heads * block.head_dim, heads * v_dim(block), heads, nodes) if at.generates else nodes
 
 
 def context_parallel(low: Lowering, q_width: Column, v_width: Column, heads: Column, core: list[Node]) -> list[Node]:

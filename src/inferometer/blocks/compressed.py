@@ -14,8 +14,9 @@ import numpy as np
 from inferometer.blocks import indexer
 from inferometer.blocks.attention import context_parallel
 from inferometer.blocks.cache import Cache
+from inferometer.blocks.causal import Seen, causal_pairs, keys_seen, prefix_gathered, split_at
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
-from inferometer.blocks.reads import causal_pairs, entry_pairs, pieces
+from inferometer.blocks.reads import entries_at, entry_kinks
 from inferometer.blocks.tensors import Heads, Tensor, local_rows, one_copy_bytes
 from inferometer.graph.ops import ONE, Node, OpKind, Traffic, Work
 from inferometer.specs.formats import bytes_per_element, find_format
@@ -161,14 +162,13 @@ def _prepare(block: Compressed, low: Lowering) -> Work:
 def _compress(block: Compressed, low: Lowering, name: str, cache: Cache, dim: int) -> Work:
     """Return the making of entries from kv and gate, and their write, an entry for p tokens.
 
-    A decode step writes a row of kv and gate to the state; each p-th reads all c p rows: c rows a token on average.
-    A prompt reads the projections' output itself.
+    A generated token writes a row of kv and gate to the state; each p-th reads all c p rows: c rows a token on average.
+    A prompt reads the projections' output itself; what waits before and after it is left out.
     """
     at = low.at
     both = 2 if block.overlap else 1
     row = 2 * both * dim
     state = row * bytes_per_element(find_format(STATE_FORMAT)) * (1 + both)
-    decode = at.phase == "decode"
     return Work(
         name=name,
         kind=OpKind.ELEMENTWISE,
@@ -176,11 +176,12 @@ def _compress(block: Compressed, low: Lowering, name: str, cache: Cache, dim: in
         flops=at.tokens * 0.0,
         traffic_bytes={
             Traffic.ACTIVATIONS: at.tokens * (row * WIDE_BYTES),
-            Traffic.STATE: at.tokens * (state if decode else 0.0),
+            Traffic.STATE: at.tokens * (state if at.generates else 0.0),
             Traffic.KV: at.tokens * (cache.entry_bytes(at.kv_format) / block.ratio / at.dcp),
         },
         replication=ONE,
-        shape=f"[t, {row}] -> [t / {block.ratio}, {dim}]",
+        shape=f"[{{t}}, {row}] -> [{{e}}, {dim}]",
+        sizes={"t": at.tokens, "e": at.tokens / block.ratio},
     )
 
 
@@ -207,8 +208,8 @@ def _index(block: Compressed, low: Lowering, by_name: dict[str, Tensor]) -> list
 def _core(block: Compressed, low: Lowering) -> list[Node]:
     """Return the core over window and entries: 4 N D flops a query and entry; K is V, so each is read once."""
     at = low.at
-    spread = at.dcp if at.phase == "decode" else ONE
-    local = block.heads / at.tp
+    spread = at.dcp if at.generates else ONE
+    local, entry = block.heads / at.tp, _entries(block, "window").entry_bytes(at.kv_format)
     cores: list[Node] = [
         Work(
             name="attention-core",
@@ -216,48 +217,49 @@ def _core(block: Compressed, low: Lowering) -> list[Node]:
             dtype=at.core_dtype,
             flops=at.sequences * (local * (4 * block.head_dim * pairs)),
             traffic_bytes={
-                Traffic.KV: at.sequences * (_entries(block, "window").entry_bytes(at.kv_format) * entries) / spread,
+                Traffic.KV: at.sequences * (entry * entries) / spread,
                 Traffic.ACTIVATIONS: at.tokens * (local * spread * (2 * block.head_dim * WIDE_BYTES)),
             },
             replication=at.padding,
             rows=np.asarray(float(at.new_tokens)),
             items=at.sequences,
-            shape=f"B x {block.heads} heads x {block.head_dim}, {entries:.0f} entries",
+            shape=f"q [{{b}}, {{t}}, {{n}}, {block.head_dim}] k=v [{{b}}, {{s}}, 1, {block.head_dim}]",
+            sizes={
+                "b": at.sequences,
+                "t": np.asarray(float(at.new_tokens)),
+                "n": local * spread,
+                "s": entries / spread,
+            },
             share=share,
         )
         for pairs, entries, share in _reads(block, low)
     ]
-    if at.phase == "decode":
-        group = local * at.dcp
-        cores = context_parallel(low, group * block.head_dim, group * block.head_dim, group, cores)
-    return cores
+    if not at.generates:
+        return [*prefix_gathered(low, _before(block, low), entry), *cores]
+    group = local * at.dcp
+    return context_parallel(low, group * block.head_dim, group * block.head_dim, group, cores)
 
 
-def _reads(block: Compressed, low: Lowering) -> tuple[tuple[float, float, float], ...]:
-    """Return (query-entry pairs a sequence, entries read, share of passes).
-
-    A prompt: sum of min(i, W) + min(floor(i / p), k). A decode step: min(S, W) + min(S / p, k).
-    """
-    at, most = low.at, _most(block)
-    if at.phase == "prefill":
-        new = at.new_tokens
-        pairs = causal_pairs(float(new), block.window)
-        pairs += entry_pairs(new, block.ratio, most) if block.ratio else 0.0
-        return ((pairs, float(new + (new // block.ratio if block.ratio else 0)), 1.0),)
-    kinks = (float(block.window), *((float(most * block.ratio),) if most else ()))
-    nodes = [(seen(block, context), share) for context, share in pieces(at.contexts, kinks)]
-    return tuple((at.new_tokens * entries, entries, share) for entries, share in nodes)
+def _before(block: Compressed, low: Lowering) -> float:
+    """Return the entries that are cached before a prompt and that its rows may read: of the window, and all others."""
+    prefix = low.at.contexts[0][0] - low.at.new_tokens
+    return min(prefix, block.window - 1.0) + (prefix // block.ratio if block.ratio else 0.0)
 
 
-def _most(block: Compressed) -> int | None:
-    return block.indexer.top_k if block.indexer else None
-
-
-def seen(block: Compressed, context: float) -> float:
-    """Return the entries a query at the end of `context` reads: min(S, W) + min(S / p, k)."""
-    most = _most(block)
-    entries = context / block.ratio if block.ratio else 0.0
-    return min(context, block.window) + (entries if most is None else min(entries, most))
+def _reads(block: Compressed, low: Lowering) -> tuple[Seen, ...]:
+    """Return query-entry pairs of a sequence and entries read: the row at token i reads min(i, W) + min(i / p, k)."""
+    at, window, most = low.at, block.window, block.indexer.top_k if block.indexer else None
+    rows, nodes = at.new_tokens, at.contexts
+    if at.generates:
+        kinks = tuple(float(window + row) for row in range(rows))
+        kinks += entry_kinks(rows, block.ratio, most) if block.ratio else ()
+        nodes = split_at(nodes, *kinks, flat=False)
+    found = []
+    for end, share in nodes:
+        pairs, entries = entries_at(at, end, block.ratio, most) if block.ratio else (0.0, 0.0)
+        pairs += causal_pairs(rows, window, prefix=end - rows)
+        found.append(Seen(pairs, entries + keys_seen(rows, window, prefix=end - rows), share))
+    return tuple(found)
 
 
 def _out(block: Compressed, low: Lowering, out_a: Tensor) -> list[Node]:
@@ -276,6 +278,7 @@ def _out(block: Compressed, low: Lowering, out_a: Tensor) -> list[Node]:
         replication=at.padding * (at.tp * rows / out_a.rows),
         rows=at.tokens,
         features=rows,
-        shape=f"{block.out_groups} groups x [t, {out_a.cols}] x [{block.out_rank}, {out_a.cols}]",
+        shape=f"{{g}} x [{{t}}, {out_a.cols}] x [{block.out_rank}, {out_a.cols}]",
+        sizes={"g": rows / block.out_rank, "t": at.tokens},
     )
     return [*low.quantise("out_a", out_a.format, at.tokens * width), work]

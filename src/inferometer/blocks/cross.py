@@ -1,8 +1,9 @@
 """Attention of text tokens over the K and V of a sequence's images, made once and kept.
 
 Letters: B sequences, T tokens, I image tokens of a sequence, N query heads, K kv heads, D head dim. TP and DCP split
-heads and cache as in `blocks.attention`. A prefill makes K and V of the images; there is no mask between text and
-images (Llama 3.2 Vision masks images that come later: counted as seen). Without images the layer is skipped.
+heads and cache as in `blocks.attention`. A prompt, also one behind a cached prefix, makes K and V of the images it
+brings; there is no mask between text and images (Llama 3.2 Vision masks images that come later: counted as seen).
+Without images the layer is skipped.
 """
 
 import numpy as np
@@ -11,7 +12,7 @@ from inferometer.blocks import attention
 from inferometer.blocks.cache import Cache
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
 from inferometer.blocks.tensors import Heads, Tensor, kv_shards
-from inferometer.graph.ops import Column, Node, OpKind, Traffic, Work
+from inferometer.graph.ops import ONE, Column, Node, OpKind, Traffic, Work
 from inferometer.specs.mixers import Attention, CrossAttention
 
 
@@ -57,7 +58,7 @@ def lower(block: CrossAttention, low: Lowering, dtype: str) -> list[Node]:
     by_name = {t.name: t for t in tensors(block, low.hidden, dtype)}
     kv_local = attention.kv_heads_local(block.kv_heads, at.tp, at.dcp)
     nodes = low.gemm("q", (by_name["q"],), at.tokens)
-    if at.phase == "prefill":
+    if not at.generates:
         images = at.sequences * at.cross_tokens
         nodes += low.gemm("image-k+v", (by_name["k"], by_name["v"]), images)
         width = kv_local * (2 * block.head_dim)
@@ -77,10 +78,9 @@ def lower(block: CrossAttention, low: Lowering, dtype: str) -> list[Node]:
 def _core(block: CrossAttention, low: Lowering, kv_local: Column) -> list[Node]:
     """Return softmax attention: 4 N D I flops a token; K and V of a sequence are read once a pass."""
     at = low.at
-    decode = at.phase == "decode"
+    split = at.dcp if at.generates else ONE
     heads, both = block.heads / at.tp, 2 * block.head_dim
-    gathered = heads * at.dcp if decode else heads
-    split = at.dcp if decode else 1.0
+    gathered = heads * split
     core = Work(
         name="cross-attention-core",
         kind=OpKind.ATTENTION,
@@ -93,8 +93,15 @@ def _core(block: CrossAttention, low: Lowering, kv_local: Column) -> list[Node]:
         replication=at.padding,
         rows=np.asarray(float(at.new_tokens)),
         items=at.sequences * kv_local,
-        shape=f"B x {block.heads} heads x {block.head_dim}, {block.kv_heads} kv heads, I={at.cross_tokens}",
+        shape=f"q [{{b}}, {{t}}, {{n}}, {block.head_dim}] kv [{{b}}, {{s}}, {{k}}, {both}]",
+        sizes={
+            "b": at.sequences,
+            "t": np.asarray(float(at.new_tokens)),
+            "n": gathered,
+            "s": at.cross_tokens / split,
+            "k": kv_local,
+        },
     )
-    if not decode:
+    if not at.generates:
         return [core]
     return attention.context_parallel(low, gathered * block.head_dim, gathered * block.head_dim, gathered, [core])

@@ -72,7 +72,8 @@ def embedding(low: Lowering, model: ModelSpec, residuals: tuple[str, ...]) -> Se
             Traffic.ACTIVATIONS: at.tokens * (low.hidden * WIDE_BYTES),
         },
         replication=ONE,
-        shape="[t] -> [t, H]",
+        shape=f"[{{t}}] of [{{v}}, {low.hidden}] -> [{{t}}, {low.hidden}]",
+        sizes={"t": at.tokens, "v": local_rows(first(model)[0], low.shards)},
     )
     edges: dict[str, tuple[Node, ...]] = {
         r: (
@@ -93,20 +94,21 @@ def _embedding_norm(low: Lowering, model: ModelSpec, residual: str) -> tuple[Nod
 
 
 def logits(low: Lowering, model: ModelSpec, residuals: tuple[str, ...]) -> Segment:
-    """Return final norm, head on the last token of each sequence, and sampling."""
+    """Return final norm, head and sampling of the rows whose logits are made: each sequence's last, or all."""
     at = low.at
+    rows = at.logit_tokens
     table = head(model)
     local = local_rows(table, low.shards)
-    gathered = low.message("gather-logits", CollectiveKind.ALL_GATHER, "tp", at.sequences * (model.vocab * WIDE_BYTES))
-    best = low.message("gather-best", CollectiveKind.ALL_GATHER, "tp", at.sequences * (at.tp * CANDIDATE_BYTES))
+    gathered = low.message("gather-logits", CollectiveKind.ALL_GATHER, "tp", rows * (model.vocab * WIDE_BYTES))
+    best = low.message("gather-best", CollectiveKind.ALL_GATHER, "tp", rows * (at.tp * CANDIDATE_BYTES))
     nodes: list[Node] = [
-        *residual.around(model, low, "final", at.sequences),
-        low.norm("final-norm", at.sequences),
-        *low.gemm("head", (table,), at.sequences),
-        low.elementwise("sample", at.sequences * (local * WIDE_BYTES)),
+        *residual.around(model, low, "final", rows),
+        low.norm("final-norm", rows),
+        *low.gemm("head", (table,), rows),
+        low.elementwise("sample", rows * (local * WIDE_BYTES), shape="[{t}, {v}]", sizes={"t": rows, "v": local}),
         Choice(name="logits", plans=(Plan(name="gather", nodes=(gathered,)), Plan(name="local", nodes=(best,)))),
     ]
-    last = low.message("gather-last", CollectiveKind.ALL_GATHER, "tp", at.sequences * (low.hidden * WIDE_BYTES))
+    last = low.message("gather-last", CollectiveKind.ALL_GATHER, "tp", rows * (low.hidden * WIDE_BYTES))
     edges: dict[str, tuple[Node, ...]] = {r: ((last,) if r == "sequence" else ()) for r in residuals}
     return Segment(name="head", nodes=tuple(nodes), edges=edges)
 

@@ -42,6 +42,11 @@ def dense(low: Lowering, prefix: str, ins: tuple[Tensor, ...], down: Tensor) -> 
     width = local_rows(ins[0], low.shards)
     return [
         *low.gemm(prefix + "+".join(t.name.removeprefix("shared_").removesuffix("_proj") for t in ins), ins, tokens),
-        low.elementwise(prefix + "activation", tokens * (width * ((len(ins) + 1) * WIDE_BYTES))),
+        low.elementwise(
+            prefix + "activation",
+            tokens * (width * ((len(ins) + 1) * WIDE_BYTES)),
+            shape="[{t}, {i}] -> [{t}, {o}]",
+            sizes={"t": tokens, "i": width * len(ins), "o": width},
+        ),
         *low.gemm(prefix + "down", (down,), tokens),
     ]

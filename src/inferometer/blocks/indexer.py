@@ -12,8 +12,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from inferometer.blocks.cache import Cache
+from inferometer.blocks.causal import prefix_gathered
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
-from inferometer.blocks.reads import entry_pairs, split_at
+from inferometer.blocks.reads import entries_seen
 from inferometer.blocks.tensors import Tensor
 from inferometer.graph.ops import ONE, CollectiveKind, Column, Node, OpKind, Traffic, Work
 from inferometer.specs.indexer import Indexer
@@ -118,39 +119,31 @@ def choice(indexer: Indexer, low: Lowering, cache: Cache, chosen: float) -> list
     """Return the scores of every key, and the choice of the `chosen` best of a list.
 
     flops = 2 n d a query and key; keys are read once a sequence. l lists of scores, the best of each b keys, are
-    written and read once in fp32, and l lists of top-k written; under DCP every rank passes on its own best.
+    written and read once in fp32, and l lists of top-k written; under DCP every rank passes on its own best. A prompt's
+    rows score all keys on every rank, which gathers those of the cached prefix first.
     """
     at = low.at
     lists = at.tokens * (indexer.lists * SCORE_BYTES)
-    nodes: list[Node] = []
+    before = (at.contexts[0][0] - at.new_tokens) // indexer.pool
+    nodes: list[Node] = prefix_gathered(low, before, cache.entry_bytes(at.kv_format))
     mean: Column = at.tokens * 0.0
-    for pairs, entries, share in _scored(indexer, low):
+    for pairs, entries, share in entries_seen(at, indexer.pool, indexer.among):
         scored = at.sequences * (pairs / indexer.block * indexer.lists * SCORE_BYTES)
         nodes.append(_scores(indexer, low, cache, pairs=pairs, entries=entries, share=share, written=scored))
         mean = mean + scored * share
-    spread = at.dcp if at.phase == "decode" else ONE
+    spread = at.dcp if at.generates else ONE
     nodes.append(low.elementwise("index-top-k", mean / spread + lists * chosen))
-    if at.phase == "decode":
+    if at.generates:
         best = lists * (2 * chosen) * at.dcp
         nodes.append(low.message("gather-top-k", CollectiveKind.ALL_GATHER, "dcp", best))
     return nodes
-
-
-def _scored(indexer: Indexer, low: Lowering) -> tuple[tuple[float, float, float], ...]:
-    """Return (query-key pairs a sequence, keys read, share of passes)."""
-    at, tokens, most = low.at, indexer.pool, indexer.among
-    if at.phase == "prefill":
-        return ((entry_pairs(at.new_tokens, tokens, most), float(at.new_tokens // tokens), 1.0),)
-    nodes = split_at(at.contexts, None if most is None else float(most * tokens))
-    counts = [(context / tokens if most is None else min(context / tokens, most), share) for context, share in nodes]
-    return tuple((at.new_tokens * keys, keys, share) for keys, share in counts)
 
 
 def _scores(
     indexer: Indexer, low: Lowering, cache: Cache, *, pairs: float, entries: float, share: float, written: Column
 ) -> Work:
     at = low.at
-    spread = at.dcp if at.phase == "decode" else ONE
+    spread = at.dcp if at.generates else ONE
     key_format = cache.stored(at.kv_format)
     queries = at.tokens * (indexer.heads * indexer.dim * low.narrow_bytes(key_format))
     return Work(
@@ -165,6 +158,7 @@ def _scores(
         replication=at.padding * (at.tp / spread),
         rows=np.asarray(float(at.new_tokens)),
         items=at.sequences,
-        shape=f"B x {indexer.heads} index heads x {indexer.dim}, {entries:.0f} keys",
+        shape=f"q [{{b}}, {{t}}, {indexer.heads}, {indexer.dim}] k [{{b}}, {{s}}, {indexer.dim}]",
+        sizes={"b": at.sequences, "t": np.asarray(float(at.new_tokens)), "s": entries / spread},
         share=share,
     )

@@ -12,6 +12,9 @@ from inferometer.blocks.tensors import Tensor, local_rows
 from inferometer.graph.ops import NONE, ONE, Node, OpKind, Traffic, Work
 from inferometer.specs.model import ModelSpec
 
+NAME = "layer-inputs"
+"""What its part of a layer is called."""
+
 
 def features(model: ModelSpec) -> int:
     """Return L w, the features a token brings to all layers; 0 where it brings none."""
@@ -61,7 +64,8 @@ def lower_first(low: Lowering, model: ModelSpec) -> list[Node]:
             Traffic.ACTIVATIONS: tokens * (wide * WIDE_BYTES),
         },
         replication=ONE,
-        shape=f"[t] -> [t, {wide}]",
+        shape=f"[{{t}}] of [{{v}}, {wide}] -> [{{t}}, {wide}]",
+        sizes={"t": tokens, "v": local_rows(first(model)[0], low.shards)},
     )
     return [
         lookup,

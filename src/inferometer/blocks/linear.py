@@ -150,7 +150,8 @@ def _scan(block: LinearAttention, low: Lowering) -> Node:
     at = low.at
     local = block.heads / at.tp
     groups = block.key_heads / low.shards["groups"]
-    each = decode_flops(block) if at.phase == "decode" else prefill_flops(block, float(at.new_tokens))
+    new = float(at.new_tokens)
+    each = new * decode_flops(block) if at.generates else prefill_flops(block, new)
     gates = block.heads * int(block.delta) + (decays(block) if block.decay != "fixed" else 0)
     io = 2 * groups * block.key_dim + (2 * block.heads * block.value_dim + gates) / at.tp
     return scan(
@@ -159,5 +160,6 @@ def _scan(block: LinearAttention, low: Lowering) -> Node:
         whole_flops=block.heads * each,
         state=local * (block.key_dim * block.value_dim),
         io=io * WIDE_BYTES,
-        shape=f"B x {block.heads} heads x [{block.key_dim}, {block.value_dim}]",
+        heads=local,
+        shape=f"[{block.key_dim}, {block.value_dim}]",
     )

@@ -48,7 +48,7 @@ def lower(block: Attention, low: Lowering, kv_local: Column, dtype: str) -> list
     nodes: list[Node] = []
     if block.conv:
         width = kv_local * (block.head_dim + (block.v_dim or block.head_dim))
-        kept = at.sequences * (block.conv * WIDE_BYTES)
+        kept = at.sequences * ((block.conv - 1 + (at.new_tokens if at.generates else 1)) * WIDE_BYTES)
         nodes.append(low.elementwise("kv-conv", width * (at.tokens * (2 * WIDE_BYTES) + kept)))
     if block.relative:
         rows = at.tokens * block.heads

@@ -59,7 +59,8 @@ def lower(block: Lookup, low: Lowering, dtype: str) -> list[Node]:
             Traffic.ACTIVATIONS: elements * (local_cols(table, low.shards) * WIDE_BYTES),
         },
         replication=ONE,
-        shape=f"[t, {block.reads}] -> [t, {block.reads * block.width}]",
+        shape=f"[{{t}}, {block.reads}] of [{block.rows}, {{w}}] -> [{{t}}, {block.reads}, {{w}}]",
+        sizes={"t": at.tokens, "w": local_cols(table, low.shards)},
     )
     if table.host:
         return [lookup]

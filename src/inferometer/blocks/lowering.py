@@ -14,6 +14,7 @@ from inferometer.blocks.tensors import Tensor, local_cols, local_rows, one_copy_
 from inferometer.graph.layout import Layout, Step, Tree, layout, reshard_tree, step_name
 from inferometer.graph.ops import NONE, ONE, Choice, CollectiveKind, Column, Message, Node, OpKind, Plan, Traffic, Work
 from inferometer.specs.block import Block
+from inferometer.specs.deployment import PLAIN, Phase
 from inferometer.specs.formats import find_format
 
 ACTIVATION_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp4": 0.5625}
@@ -33,13 +34,15 @@ WIDE_BYTES = 2.0
 class Pass:
     """One pass of one stage of one replica, as columns over rows."""
 
-    phase: str
+    phase: Phase
     sequences: Column
     """B: sequences of a DPA rank in the pass (one microbatch)."""
     new_tokens: int
-    """Tokens each sequence brings: 1 in decode, the prompt with its images in prefill."""
+    """Tokens each sequence brings: the prompt with its images, what is new of it, 1 in decode, 1 + k in verify."""
     contexts: tuple[tuple[float, float], ...]
-    """(context, share of passes) quadrature over the KV length that the pass sees."""
+    """(context, share of passes) quadrature over the KV length at the end of the pass, new tokens included."""
+    all_token_logits: bool = False
+    """Logits of every token, not of each sequence's last alone."""
     tp: Column
     dpa: Column
     ep: Column
@@ -69,6 +72,8 @@ class Pass:
     """T: tokens of the fullest DPA rank in the pass."""
     replica_tokens: Column = field(init=False)
     """Ta: tokens of all ranks, a whole number of sequences."""
+    logit_tokens: Column = field(init=False)
+    """Tokens of a rank whose logits are made."""
     padding: Column = field(init=False)
     """Tokens if every rank were as full as the fullest, over tokens there are: the idle share of lock-step."""
 
@@ -78,7 +83,14 @@ class Pass:
         whole = np.minimum(np.ceil(self.replica_sequences), full)
         object.__setattr__(self, "tokens", self.sequences * self.new_tokens)
         object.__setattr__(self, "replica_tokens", whole * self.new_tokens)
+        every = self.all_token_logits or self.generates
+        object.__setattr__(self, "logit_tokens", self.sequences * (self.new_tokens if every else 1))
         object.__setattr__(self, "padding", full / self.replica_sequences)
+
+    @property
+    def generates(self) -> bool:
+        """Whether the pass is a decode or a verify; only there does DCP split attention, and not the cache alone."""
+        return PLAIN[self.phase] == "decode"
 
 
 @dataclass(slots=True)
@@ -157,7 +169,8 @@ class Lowering:
             replication=at.padding * (rows_in / useful_rows) * (at.tp * rows * cols / elements),
             rows=rows_in,
             features=rows,
-            shape=f"[t, {first.cols}] x [{sum(t.rows for t in tensors)}, {first.cols}]",
+            shape="[{t}, {c}] x [{r}, {c}] -> [{t}, {r}]",
+            sizes={"t": rows_in, "r": rows, "c": cols},
         )
         return [*self.quantise(name, first.format, rows_in * cols), *self.unpacked((work,), first.format, rows * cols)]
 
@@ -184,9 +197,18 @@ class Lowering:
         narrow = self.narrow_bytes(fmt)
         if narrow >= WIDE_BYTES:
             return []
-        return [self.elementwise(f"{name}.quantise", elements * (WIDE_BYTES + narrow))]
+        shape, sizes = "[{n}] to " + self.at.dtypes[fmt], {"n": elements}
+        return [self.elementwise(f"{name}.quantise", elements * (WIDE_BYTES + narrow), shape=shape, sizes=sizes)]
 
-    def elementwise(self, name: str, activations: Column, kv: Column | None = None) -> Work:
+    def elementwise(
+        self,
+        name: str,
+        activations: Column,
+        kv: Column | None = None,
+        *,
+        shape: str = "elementwise",
+        sizes: Mapping[str, Column] | None = None,
+    ) -> Work:
         """Return memory traffic without counted arithmetic (norm, rope, activation, copies)."""
         traffic_bytes = {Traffic.ACTIVATIONS: activations}
         if kv is not None:
@@ -198,12 +220,14 @@ class Lowering:
             flops=NONE,
             traffic_bytes=traffic_bytes,
             replication=ONE,
-            shape="elementwise",
+            shape=shape,
+            sizes=sizes or {},
         )
 
     def norm(self, name: str, rows: Column) -> Work:
         """Return residual add and norm of `rows` tokens: read x and residual, write both."""
-        return self.elementwise(name, rows * (4 * self.hidden * WIDE_BYTES))
+        shape = f"[{{t}}, {self.hidden}] + [{{t}}, {self.hidden}]"
+        return self.elementwise(name, rows * (4 * self.hidden * WIDE_BYTES), shape=shape, sizes={"t": rows})
 
     def norms(self, name: str, rows: Column, block: Block) -> list[Node]:
         """Return the norms of a block's input and output: the residual is added in one, another reads and writes.
@@ -212,12 +236,15 @@ class Lowering:
         """
         nodes: list[Node] = [self.norm(f"{name}.norm", rows)] if block.pre_norm else []
         if block.post_norm and block.pre_norm:
-            nodes.append(self.elementwise(f"{name}.post-norm", rows * (2 * self.hidden * WIDE_BYTES)))
+            size, shape = rows * (2 * self.hidden * WIDE_BYTES), f"[{{t}}, {self.hidden}]"
+            nodes.append(self.elementwise(f"{name}.post-norm", size, shape=shape, sizes={"t": rows}))
         elif block.post_norm:
             nodes.append(self.norm(f"{name}.post-norm", rows))
         if block.out_conv:
-            taps = block.out_conv if self.at.phase == "decode" else 0
-            nodes.append(self.elementwise(f"{name}.conv", rows * ((2 + taps) * self.hidden * WIDE_BYTES)))
+            new = self.at.new_tokens
+            kept = (block.out_conv - 1 + new) / new if self.at.generates else 0
+            size, shape = rows * ((2 + kept) * self.hidden * WIDE_BYTES), f"[{{t}}, {self.hidden}]"
+            nodes.append(self.elementwise(f"{name}.conv", size, shape=shape, sizes={"t": rows}))
         return nodes
 
     def message(self, name: str, kind: CollectiveKind, role: str, message_bytes: Column) -> Message:

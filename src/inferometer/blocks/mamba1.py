@@ -72,7 +72,8 @@ def lower(block: Mamba1, low: Lowering, dtype: str) -> list[Node]:
         whole_flops=block.inner * each,
         state=width * block.state,
         io=(4 * width + 2 * block.state) * WIDE_BYTES,
-        shape=f"B x {block.inner} channels x [{block.state}]",
+        heads=width,
+        shape=f"[{block.state}]",
         weights=one_copy_bytes(by_name["a_log"], low.shards),
     )
     norms = [low.elementwise("select-norm", at.tokens * (2 * picked * WIDE_BYTES))] if block.inner_norms else []

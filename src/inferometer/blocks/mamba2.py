@@ -99,16 +99,17 @@ def lower(block: Mamba2, low: Lowering, dtype: str) -> list[Node]:
     low.shards["groups"] = group_shards(at.tp, block.groups)
     by_name = {t.name: t for t in tensors(block, low.hidden, dtype)}
     ins = tuple(by_name[name] for name in ("z", "x", "b", "c", "dt"))
-    new = None if at.phase == "decode" else float(at.new_tokens)
+    new, steps = (None, float(at.new_tokens)) if at.generates else (float(at.new_tokens), 1.0)
     local, groups = block.heads / at.tp, block.groups / low.shards["groups"]
     width = inner(block) / at.tp
     work = scan(
         low,
-        flops=scan_flops(block, local, groups, new),
-        whole_flops=float(scan_flops(block, float(block.heads), float(block.groups), new)),
+        flops=steps * scan_flops(block, local, groups, new),
+        whole_flops=steps * float(scan_flops(block, float(block.heads), float(block.groups), new)),
         state=local * (block.head_dim * block.state),
         io=(2 * width + 2 * groups * block.state + local) * WIDE_BYTES,
-        shape=f"B x {block.heads} heads x [{block.head_dim}, {block.state}], {block.groups} groups",
+        heads=local,
+        shape=f"[{block.head_dim}, {block.state}]",
     )
     finish: list[Node] = [low.elementwise("gate", at.tokens * (3 * width * WIDE_BYTES))]
     if block.gated_norm:

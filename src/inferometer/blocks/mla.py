@@ -6,9 +6,9 @@ rope dims of a query head, v value dim. The cache holds c + r elements a token, 
 Absorbed: kv_b's halves are applied to the query (q_nope W_UK) and to the output (W_UV): the core works on the
 latent, as one kv head of width c + r (values: c). Expanded: kv_b turns latents into K and V of every head.
 
-With an indexer, a query reads the latents it picks. In decode both forms read those alone. A prompt's queries pick
-differently: absorbed, a token's heads share what they read, and the core works on the pairs picked; expanded, every
-pair is worked out and the others masked. A prompt's latents come from memory once, as elsewhere.
+With an indexer, a query reads the latents it picks. Where tokens are generated both forms read those alone. A prompt's
+queries pick differently: absorbed, a token's heads share what they read, and the core works on the pairs picked;
+expanded, every pair is worked out and the others masked. A prompt's latents come from memory once, as elsewhere.
 """
 
 import numpy as np
@@ -16,8 +16,9 @@ import numpy as np
 from inferometer.blocks import indexer
 from inferometer.blocks.attention import context_parallel
 from inferometer.blocks.cache import Cache
+from inferometer.blocks.causal import Seen, prefix_gathered, seen
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
-from inferometer.blocks.reads import causal_pairs, chosen_pairs, limit, split_at
+from inferometer.blocks.reads import chosen
 from inferometer.blocks.tensors import Heads, Tensor, one_copy_bytes
 from inferometer.graph.ops import NONE, ONE, Choice, Column, Node, OpKind, Plan, Traffic, Work
 from inferometer.specs.mixers import Mla
@@ -134,6 +135,8 @@ def lower(block: Mla, low: Lowering, dtype: str) -> list[Node]:
         nodes += low.gemm("q_b", (by_name["q_b"],), tokens)
     nodes.append(_prepare(block, low))
     nodes += indexer.lower(block.indexer, low, by_name)
+    prefix = seen(at, block.window)[0].keys - at.new_tokens
+    nodes += prefix_gathered(low, prefix, _latent(block).entry_bytes(at.kv_format))
     absorbed = Plan(name="absorbed", nodes=tuple(_absorbed(block, low, by_name["kv_b"])))
     expanded = Plan(name="expanded", nodes=tuple(_expanded(block, low, by_name["kv_b"])))
     nodes.append(Choice(name="mla", plans=(absorbed, expanded)))
@@ -152,10 +155,11 @@ def _prepare(block: Mla, low: Lowering) -> Work:
     moved = (block.q_rank or 0) + latent
     rope = block.heads / at.tp * block.rope_dim
     activations = tokens * ((2 * moved + 2 * rope) * WIDE_BYTES)
+    shape, sizes = f"[{{t}}, {moved}] [{{t}}, {{n}}, {block.rope_dim}]", {"t": tokens, "n": block.heads / at.tp}
     if block.kv_shared:
-        return low.elementwise("latent-norm+rope", activations)
+        return low.elementwise("latent-norm+rope", activations, shape=shape, sizes=sizes)
     written = tokens * (_latent(block).entry_bytes(at.kv_format) / at.dcp)
-    return low.elementwise("latent-norm+rope+kv-write", activations, kv=written)
+    return low.elementwise("latent-norm+rope+kv-write", activations, kv=written, shape=shape, sizes=sizes)
 
 
 def _per_head_gemm(low: Lowering, name: str, kv_b: Tensor, heads: Column, *, in_dim: int, out_dim: int) -> list[Node]:
@@ -176,13 +180,16 @@ def _per_head_gemm(low: Lowering, name: str, kv_b: Tensor, heads: Column, *, in_
         rows=at.tokens,
         features=np.asarray(float(out_dim)),
         items=heads,
-        shape=f"heads x [t, {in_dim}] x [{in_dim}, {out_dim}]",
+        shape=f"{{n}} x [{{t}}, {in_dim}] x [{in_dim}, {out_dim}]",
+        sizes={"n": heads, "t": at.tokens},
     )
     unpacked = low.unpacked((work,), kv_b.format, in_dim * out_dim * heads)
     return [*low.quantise(name, kv_b.format, at.tokens * (heads * in_dim)), *unpacked]
 
 
-def _core(low: Lowering, *, flops: Column, kv: Column, io: Column, shape: str, share: float) -> Work:
+def _core(
+    low: Lowering, *, flops: Column, kv: Column, io: Column, shape: str, heads: Column, keys: Column, share: float
+) -> Work:
     return Work(
         rows=np.asarray(float(low.at.new_tokens)),
         items=low.at.sequences,
@@ -193,42 +200,39 @@ def _core(low: Lowering, *, flops: Column, kv: Column, io: Column, shape: str, s
         traffic_bytes={Traffic.KV: kv, Traffic.ACTIVATIONS: io},
         replication=low.at.padding,
         shape=shape,
+        sizes={"b": low.at.sequences, "t": np.asarray(float(low.at.new_tokens)), "n": heads, "s": keys},
         share=share,
     )
 
 
-def _pairs(block: Mla, low: Lowering, *, masked: bool) -> tuple[tuple[float, float, float], ...]:
-    """Return (query-key pairs a sequence, cached tokens read, share of passes); `masked` works out a prompt's all."""
-    at = low.at
-    if at.phase == "prefill":
-        pairs = causal_pairs(float(at.new_tokens), block.window)
-        if block.indexer and not masked:
-            pairs = chosen_pairs(block.indexer, at.new_tokens)
-        return ((pairs, float(at.new_tokens), 1.0),)
-    most = limit(block.indexer) if block.indexer else block.window
-    nodes = [(min(context, most or context), share) for context, share in split_at(at.contexts, most)]
-    return tuple((at.new_tokens * seen, seen, share) for seen, share in nodes)
+def _seen(block: Mla, low: Lowering, *, masked: bool) -> tuple[Seen, ...]:
+    """Return what the rows of a sequence read; `masked` works out all of a prompt's pairs, whatever is picked."""
+    if block.indexer is None or (masked and not low.at.generates):
+        return seen(low.at, block.window)
+    return chosen(low.at, block.indexer)
 
 
 def _absorbed(block: Mla, low: Lowering, kv_b: Tensor) -> list[Node]:
     at = low.at
     heads = block.heads / at.tp
     latent, nope, value = block.kv_rank + block.rope_dim, block.nope_dim, block.v_dim
-    spread = at.dcp if at.phase == "decode" else ONE
+    spread = at.dcp if at.generates else ONE
     entry = _latent(block).entry_bytes(at.kv_format)
     io = at.tokens * (heads * spread * ((latent + block.kv_rank) * WIDE_BYTES))
     cores: list[Node] = [
         _core(
             low,
             flops=at.sequences * (heads * (2 * (latent + block.kv_rank) * pairs)),
-            kv=at.sequences / spread * (entry * seen),
+            kv=at.sequences / spread * (entry * keys),
             io=io,
-            shape=f"B x {block.heads} heads x latent {latent}, S={seen:.0f}",
+            shape=f"q [{{b}}, {{t}}, {{n}}, {latent}] kv [{{b}}, {{s}}, 1, {latent}]",
+            heads=heads * spread,
+            keys=keys / spread,
             share=share,
         )
-        for pairs, seen, share in _pairs(block, low, masked=False)
+        for pairs, keys, share in _seen(block, low, masked=False)
     ]
-    if at.phase == "decode":
+    if at.generates:
         group = heads * at.dcp
         cores = context_parallel(low, group * latent, group * block.kv_rank, group, cores)
     first = _per_head_gemm(low, "q-absorb", kv_b, heads, in_dim=nope, out_dim=block.kv_rank)
@@ -240,14 +244,14 @@ def _expanded(block: Mla, low: Lowering, kv_b: Tensor) -> list[Node]:
     at = low.at
     qk, value = block.nope_dim + block.rope_dim, block.v_dim
     entry = _latent(block).entry_bytes(at.kv_format)
-    spread = at.dcp if at.phase == "decode" else ONE
+    spread = at.dcp if at.generates else ONE
     heads = block.heads / at.tp
     group = heads * spread
     made = group * (block.nope_dim + value)
     expands: list[Work] = []
     cores: list[Node] = []
-    for pairs, seen, share in _pairs(block, low, masked=True):
-        keys = at.sequences * seen / spread
+    for pairs, each, share in _seen(block, low, masked=True):
+        keys = at.sequences * each / spread
         expand = Work(
             name="kv_b",
             kind=OpKind.GEMM,
@@ -261,15 +265,16 @@ def _expanded(block: Mla, low: Lowering, kv_b: Tensor) -> list[Node]:
             replication=low.at.padding,
             rows=keys,
             features=made,
-            shape=f"[S={seen:.0f}, {block.kv_rank}] x [{kv_b.rows}, {block.kv_rank}]",
+            shape=f"[{{t}}, {block.kv_rank}] x [{{r}}, {block.kv_rank}] -> [{{t}}, {{r}}]",
+            sizes={"t": keys, "r": made},
             share=share,
         )
         io = at.tokens * (group * ((qk + value) * WIDE_BYTES)) + keys * (made * WIDE_BYTES)
         flops = at.sequences * (heads * (2 * (qk + value) * pairs))
-        shape = f"B x {block.heads} heads x {qk}, S={seen:.0f}"
+        shape = f"q [{{b}}, {{t}}, {{n}}, {qk}] kv [{{b}}, {{s}}, {{n}}, {qk + value}]"
         expands.append(expand)
-        cores.append(_core(low, flops=flops, kv=NONE, io=io, shape=shape, share=share))
+        cores.append(_core(low, flops=flops, kv=NONE, io=io, shape=shape, heads=group, keys=each / spread, share=share))
     nodes = [*low.unpacked(tuple(expands), kv_b.format, made * block.kv_rank), *cores]
-    if at.phase == "decode":
+    if at.generates:
         nodes = context_parallel(low, group * qk, group * value, group, nodes)
     return nodes

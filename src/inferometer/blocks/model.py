@@ -57,15 +57,18 @@ def _layer(
     if len(run) < len(blocks):
         return Segment(name=name, nodes=(), edges=dict.fromkeys(RESIDUALS, ()))
     made = (_forked if beside and len(run) > 1 else _in_a_row)(name, *run)
-    edges = {r: (*made.edges[r], *after[r]) for r in RESIDUALS}
-    return Segment(name=name, nodes=made.nodes, edges=edges)
+    if not any(after.values()):
+        return made
+    return _in_a_row(name, made, Segment(name=layer_inputs.NAME, nodes=(), edges=after))
 
 
 def _in_a_row(name: str, *blocks: Segment) -> Segment:
     """Return one layer of blocks one after another."""
     nodes = tuple(node for block in blocks for node in block.nodes)
     edges = {r: tuple(node for block in blocks for node in block.edges[r]) for r in RESIDUALS}
-    return Segment(name=name, nodes=nodes, edges=edges)
+    return Segment(
+        name=name, nodes=nodes, edges=edges, blocks=tuple(part for block in blocks for part in block.blocks or (block,))
+    )
 
 
 def _forked(name: str, mixer: Segment, ffn: Segment) -> Segment:
@@ -78,7 +81,9 @@ def _forked(name: str, mixer: Segment, ffn: Segment) -> Segment:
         *before, after = mixer.edges[r]
         if ffn.edges[r]:
             edges[r] = (_side("left", before), after, _side("right", ffn.edges[r]))
-    return Segment(name=name, nodes=(_side("left", mixer.nodes), _side("right", ffn.nodes)), edges=edges)
+    return Segment(
+        name=name, nodes=(_side("left", mixer.nodes), _side("right", ffn.nodes)), edges=edges, blocks=(mixer, ffn)
+    )
 
 
 def _side(side: Literal["left", "right"], items: Iterable[Item]) -> Branch:

@@ -174,13 +174,15 @@ def _routed(block: Moe, low: Lowering, by_name: dict[str, Tensor], busiest: Busi
     down = by_name["down"]
     width = local_rows(ins[0], low.shards)
     copies, inner = busiest.copies, block.latent_width or low.hidden
+    row, sizes = f"[{{t}}, {inner}]", {"t": copies, "i": width * len(ins), "o": width}
+    sent, acted = 2 * inner * low.narrow_bytes(ins[0].format), width * ((len(ins) + 1) * WIDE_BYTES)
     return [
-        low.elementwise("experts.permute", copies * (2 * inner * low.narrow_bytes(ins[0].format))),
+        low.elementwise("experts.permute", copies * sent, shape=row, sizes=sizes),
         *_grouped(block, low, "experts." + "+".join(t.name for t in ins), ins, busiest),
-        low.elementwise("experts.activation", copies * (width * ((len(ins) + 1) * WIDE_BYTES))),
+        low.elementwise("experts.activation", copies * acted, shape="[{t}, {i}] -> [{t}, {o}]", sizes=sizes),
         *low.quantise("experts.down", down.format, copies * width),
         *_grouped(block, low, "experts.down", (down,), busiest),
-        low.elementwise("experts.unpermute", copies * (2 * inner * WIDE_BYTES)),
+        low.elementwise("experts.unpermute", copies * (2 * inner * WIDE_BYTES), shape=row, sizes=sizes),
     ]
 
 
@@ -208,7 +210,8 @@ def _grouped(block: Moe, low: Lowering, name: str, parts: tuple[Tensor, ...], bu
         rows=busiest.copies / busiest.distinct,
         features=rows,
         items=busiest.distinct,
-        shape=f"{block.experts} experts, top {block.top_k}: [t, {parts[0].cols}] x [{sum(t.rows for t in parts)}, ...]",
+        shape="[{t}, {c}] x {e} of [{r}, {c}] -> [{t}, {r}]",
+        sizes={"t": busiest.copies, "c": cols, "e": busiest.distinct, "r": rows},
     )
     return low.unpacked((work,), parts[0].format, busiest.distinct * (rows * cols))
 

@@ -1,7 +1,8 @@
 """Parameter counts and checkpoint bytes, from the declarations the graph is lowered from."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -29,6 +30,10 @@ class ParamCount:
     mtp: int
     """Of all drafters."""
     by_kind: dict[str, int]
+    by_dtype: dict[str, int]
+    """By the format they are stored in."""
+    bytes_by_kind: dict[str, int]
+    """As stored; they add up to `checkpoint_bytes`, but for a byte of rounding each."""
     checkpoint_bytes: int
 
 
@@ -70,21 +75,56 @@ def drafter_params(model: ModelSpec, drafter: Drafter) -> int:
     return layers + sum(rows * cols * n for rows, cols, n in drafter.shapes.values())
 
 
+def stored_once(tensor: Tensor) -> float:
+    """Return the bytes of all copies of a tensor, unsharded."""
+    return float(chip_bytes((tensor,), dict.fromkeys(("tp", "kv", "groups", "ep", "etp", "heads"), np.asarray(1.0))))
+
+
+class LayerRun(NamedTuple):
+    """Consecutive layers of one kind, with what one of them holds."""
+
+    first: int
+    last: int
+    layer: Layer
+    mixer_params: int
+    ffn_params: int
+    other_params: int
+    """Of what a token brings to each layer."""
+    stored_bytes: int
+    """One layer."""
+
+
+def layer_runs(model: ModelSpec) -> list[LayerRun]:
+    """Return the layers in order, consecutive ones of one kind together."""
+    found: list[LayerRun] = []
+    for index, layer in enumerate(model.layers):
+        if found and found[-1].layer == layer:
+            found[-1] = found[-1]._replace(last=index)
+            continue
+        parts = (*layer_blocks(model, layer), layer_inputs.of_layer(model))
+        held = round(sum(stored_once(tensor) for part in parts for tensor in part))
+        mixer, ffn, others = (sum(t.params for t in part if t.kind != INDEX) for part in parts)
+        found.append(LayerRun(index, index, layer, mixer, ffn, others, held))
+    return found
+
+
 def count_params(model: ModelSpec) -> ParamCount:
     """Return the exact parameter counts of a model, with the bytes they take as stored.
 
     A token reads few rows of memory tables: those tables are idle but for them.
     """
     by_kind: Counter[str] = Counter()
+    by_dtype: Counter[str] = Counter()
+    kind_bytes: dict[str, float] = defaultdict(float)
     routed_idle = 0.0
     stored = 0.0
     for tensor, times in all_tensors(model):
         if tensor.kind != INDEX:
             by_kind[tensor.kind] += tensor.params * times
-        stored += (
-            float(chip_bytes((tensor,), dict.fromkeys(("tp", "kv", "groups", "ep", "etp", "heads"), np.asarray(1.0))))
-            * times
-        )
+            by_dtype[tensor.format] += tensor.params * times
+        held = stored_once(tensor) * times
+        kind_bytes[tensor.kind] += held
+        stored += held
     for layer in model.layers:
         block = None if layer.ffn is None else model.ffns[layer.ffn]
         if isinstance(block, Moe):
@@ -102,5 +142,7 @@ def count_params(model: ModelSpec) -> ParamCount:
         active_one_table=active - table,
         mtp=sum(drafter_params(model, drafter) for drafter in model.drafters),
         by_kind=dict(by_kind),
+        by_dtype=dict(by_dtype),
+        bytes_by_kind={kind: round(held) for kind, held in kind_bytes.items()},
         checkpoint_bytes=round(stored),
     )

@@ -1,34 +1,20 @@
-"""How many entries the queries of a pass read, where an entry stands for several tokens or only the best are read.
+"""How many entries the rows of a pass read, where an entry stands for several tokens or only the best are read.
 
-Letters: n tokens of a prompt, S context, p tokens an entry stands for, k most that is read.
-A query reads only entries that are complete: floor(S / p) of them. Over a growing context that staircase is taken as
-S / p, less than one entry too many; prompts are summed exactly.
+Letters: n new tokens (rows), e tokens at the end of the pass, t tokens an entry stands for, k most that a row reads.
+A row reads only entries that are complete: floor(i / t) of them at token i. Prompts are summed exactly; where tokens
+are generated that staircase is taken as i / t, less than one entry too many. Rows pick apart: together they read what
+there is, and no more than a pair each, whatever they pick in common.
 """
 
-from itertools import pairwise
-
+from inferometer.blocks.causal import Seen, causal_pairs, split_at
+from inferometer.blocks.lowering import Pass
 from inferometer.specs.indexer import Indexer
-
-
-def causal_pairs(new: float, window: int | None, chunk: int | None = None) -> float:
-    """Return query-key pairs of a causal prefill of `new` tokens: sum of min(i, W) for i = 1..new.
-
-    In chunks of C: as many whole chunks as there are, C (C + 1) / 2 each, and the rest.
-
-    >>> causal_pairs(4, None), causal_pairs(4, 2), causal_pairs(5, None, 2)
-    (10.0, 7.0, 7.0)
-    """
-    if chunk and new > chunk:
-        whole, rest = divmod(new, chunk)
-        return whole * causal_pairs(chunk, None) + causal_pairs(rest, None)
-    reach = min(new, window) if window else new
-    return reach * (reach + 1) / 2 + (new - reach) * reach
 
 
 def limit(indexer: Indexer) -> float:
     """Return the tokens a query reads at most: top-k and, on average over where it stands, half an unfinished pool.
 
-    Between 0 and p - 1 tokens are in no finished pool: (p - 1) / 2.
+    Between 0 and t - 1 tokens are in no finished pool: (t - 1) / 2.
     """
     return indexer.top_k + (indexer.pool - 1) / 2
 
@@ -36,8 +22,8 @@ def limit(indexer: Indexer) -> float:
 def chosen_pairs(indexer: Indexer, new: int) -> float:
     """Return query-key pairs of a prompt of `new` tokens.
 
-    Token i reads all i tokens where floor(i / p) pools are no more than fit in top-k, else the k = p floor(top_k / p)
-    tokens of the best and the i mod p of the unfinished one.
+    Token i reads all i tokens where floor(i / t) pools are no more than fit in top-k, else the k = t floor(top_k / t)
+    tokens of the best and the i mod t of the unfinished one.
 
     >>> chosen_pairs(Indexer(heads=1, dim=1, top_k=2), 4), chosen_pairs(Indexer(heads=1, dim=1, top_k=4, pool=2), 7)
     (7.0, 24.0)
@@ -49,15 +35,15 @@ def chosen_pairs(indexer: Indexer, new: int) -> float:
 
 
 def _rests(count: int, pool: int) -> int:
-    """Return the sum of i mod p for i = 1..count."""
+    """Return the sum of i mod t for i = 1..count."""
     rounds, rest = divmod(count, pool)
     return rounds * (pool * (pool - 1) // 2) + rest * (rest + 1) // 2
 
 
 def entry_pairs(new: int, tokens: int, most: int | None = None) -> float:
-    """Return pairs of a prompt's queries with complete entries of `tokens` tokens: sum of min(floor(i / p), most).
+    """Return pairs of a prompt's queries with complete entries of `tokens` tokens: sum of min(floor(i / t), most).
 
-    With c = min(floor(n / p), most): p (1 + .. + c - 1), then c for each of the n - c p + 1 tokens from c p on.
+    With c = min(floor(n / t), most): t (1 + .. + c - 1), then c for each of the n - c t + 1 tokens from c t on.
 
     >>> entry_pairs(9, 4), entry_pairs(9, 4, 1), entry_pairs(4, 1)
     (8.0, 6.0, 10.0)
@@ -67,41 +53,50 @@ def entry_pairs(new: int, tokens: int, most: int | None = None) -> float:
     return float(tokens * (top * (top - 1) // 2) + top * (new - top * tokens + 1)) if top else 0.0
 
 
-def pieces(contexts: tuple[tuple[float, float], ...], kinks: tuple[float, ...]) -> tuple[tuple[float, float], ...]:
-    """Return the quadrature over contexts, cut at every kink inside the range.
+def chosen(at: Pass, indexer: Indexer) -> tuple[Seen, ...]:
+    """Return what the rows of a sequence read of its tokens where an indexer picks."""
+    if at.generates:
+        return _generated(at, 1, limit(indexer))
+    end = int(at.contexts[0][0])
+    pairs = chosen_pairs(indexer, end) - chosen_pairs(indexer, end - at.new_tokens)
+    return (Seen(pairs, min(float(end), pairs), 1.0),)
 
-    Contexts come as Simpson nodes (a, 1/6), (mid, 4/6), (b, 1/6), or as one node; counts are linear between kinks.
 
-    >>> [round(share, 3) for _, share in pieces(simpson(0.0, 4.0), (1.0,))]
-    [0.042, 0.167, 0.042, 0.125, 0.5, 0.125]
+def entries_seen(at: Pass, tokens: int, most: int | None = None) -> tuple[Seen, ...]:
+    """Return what the rows of a sequence read of entries of `tokens` tokens, `most` of them a row."""
+    if at.generates:
+        return _generated(at, tokens, most)
+    return (Seen(*entries_at(at, at.contexts[0][0], tokens, most), 1.0),)
+
+
+def _generated(at: Pass, tokens: int, most: float | None) -> tuple[Seen, ...]:
+    nodes = split_at(at.contexts, *entry_kinks(at.new_tokens, tokens, most))
+    return tuple(Seen(*_staircase(at.new_tokens, end, tokens, most), share) for end, share in nodes)
+
+
+def entry_kinks(rows: int, tokens: int, most: float | None) -> tuple[float, ...]:
+    """Return the ends of a pass between which generated rows' counts are linear.
+
+    Row after row reaches `most` entries; with n rows the n k entries they may read together are there last.
     """
-    low, high = contexts[0][0], contexts[-1][0]
-    inside = sorted({kink for kink in kinks if low < kink < high})
-    if not inside:
-        return contexts
-    ends = (low, *inside, high)
-    return tuple(node for a, b in pairwise(ends) for node in simpson(a, b, (b - a) / (high - low)))
+    if most is None:
+        return ()
+    return (*(most * tokens + row for row in range(rows)), rows * most * tokens)
 
 
-def split_at(contexts: tuple[tuple[float, float], ...], window: float | None) -> tuple[tuple[float, float], ...]:
-    """Return the quadrature over contexts, with the range split at the window's kink.
+def entries_at(at: Pass, end: float, tokens: int, most: int | None) -> tuple[float, float]:
+    """Return pairs with complete entries and distinct entries read, of a pass that ends at `end` tokens."""
+    if at.generates:
+        return _staircase(at.new_tokens, end, tokens, most)
+    pairs = entry_pairs(int(end), tokens, most) - entry_pairs(int(end) - at.new_tokens, tokens, most)
+    return pairs, min(float(int(end) // tokens), pairs)
 
-    Contexts come as Simpson nodes (a, 1/6), (mid, 4/6), (b, 1/6), or as one node. Where the window
-    lies inside (a, b), counts are linear up to it and constant after: Simpson on each piece is exact.
+
+def _staircase(rows: int, end: float, tokens: int, most: float | None) -> tuple[float, float]:
+    """Return pairs and entries of generated rows: the sum of min(i / t, k) over the last n tokens i; min(e / t, pairs).
+
+    >>> _staircase(1, 100.0, 4, None), _staircase(1, 100.0, 4, 20), _staircase(2, 100.0, 4, 20)
+    ((25.0, 25.0), (20.0, 20.0), (40.0, 25.0))
     """
-    low, high = contexts[0][0], contexts[-1][0]
-    if window is None or not low < window < high:
-        return contexts
-    first = (window - low) / (high - low)
-    return (*simpson(low, float(window), first), (high, 1 - first))
-
-
-def simpson(low: float, high: float, share: float = 1.0) -> tuple[tuple[float, float], ...]:
-    """Return Simpson's nodes and weights on [low, high], weights adding up to `share`.
-
-    >>> simpson(0.0, 6.0)
-    ((0.0, 0.16666666666666666), (3.0, 0.6666666666666666), (6.0, 0.16666666666666666))
-    """
-    if low == high:
-        return ((low, share),)
-    return ((low, share / 6), ((low + high) / 2, share * 4 / 6), (high, share / 6))
+    pairs = causal_pairs(rows, None if most is None else most * tokens, prefix=end - rows) / tokens
+    return pairs, min(end / tokens, pairs)

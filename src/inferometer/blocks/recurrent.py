@@ -4,8 +4,10 @@ Letters: B sequences, T tokens, N heads, G groups, C chunk, K tokens a convoluti
 
 Heads split over TP, and their states with them: each rank scans the whole sequence for its heads, so DCP, which cuts
 a cache along the sequence, has nothing to cut and saves no byte of a state. Groups split as far as there are any;
-where TP exceeds them, each is on TP / G ranks. Decode reads a state and writes it back; a prefill is counted as fused:
-its state is written once, at the end (kernels that write a state a chunk move more).
+where TP exceeds them, each is on TP / G ranks. A prompt is counted as fused: its state is written once, at the end, and
+read once where a prefix is cached (kernels that write a state a chunk move more). Generated tokens read the state once
+and write it after each, so that refused drafts can be taken back: once in decode, 1 + k times in verify, which is k + 1
+recurrent steps (as vllm-project/vllm does, `fused_recurrent.py` of its linear attention).
 """
 
 import numpy as np
@@ -60,17 +62,19 @@ def chunk_pairs(new: float, chunk: int) -> float:
 
 
 def conv(low: Lowering, dtype: str, taps: tuple[Tensor, ...]) -> Work:
-    """Return the convolution: channels in and out, and the K - 1 tokens before, read and written in decode.
+    """Return the convolution: channels in and out, and the K - 1 tokens before; a draft keeps a token more a row.
 
     Its 2 K multiply-adds a channel are not counted, as those of norms are not.
     """
     at = low.at
     wide = bytes_per_element(find_format(dtype))
-    moved = weights = kept = np.asarray(0.0)
+    drafted = at.new_tokens - 1 if at.generates else 0
+    times = min(passes_over_state(low), 2.0)
+    wide_in = weights = kept = np.asarray(0.0)
     for tap in taps:
         channels = local_rows(tap, low.shards)
-        moved = moved + 2 * channels * WIDE_BYTES
-        kept = kept + channels * ((tap.cols - 1) * wide)
+        wide_in = wide_in + channels
+        kept = kept + channels * ((times * (tap.cols - 1) + drafted) * wide)
         weights = weights + one_copy_bytes(tap, low.shards)
     return Work(
         name="conv",
@@ -79,17 +83,21 @@ def conv(low: Lowering, dtype: str, taps: tuple[Tensor, ...]) -> Work:
         flops=NONE,
         traffic_bytes={
             Traffic.WEIGHTS: weights,
-            Traffic.STATE: at.sequences * (passes_over_state(low) * kept),
-            Traffic.ACTIVATIONS: at.tokens * moved,
+            Traffic.STATE: at.sequences * kept,
+            Traffic.ACTIVATIONS: at.tokens * (2 * wide_in * WIDE_BYTES),
         },
         replication=ONE,
-        shape=f"[t, {sum(tap.rows for tap in taps)}], {taps[0].cols} tokens",
+        shape=f"[{{t}}, {{c}}], {taps[0].cols} tokens",
+        sizes={"t": at.tokens, "c": wide_in},
     )
 
 
 def passes_over_state(low: Lowering) -> float:
-    """Return how often a state crosses memory: read and written in decode, written once by a prefill."""
-    return 2.0 if low.at.phase == "decode" else 1.0
+    """Return how often a state crosses memory: read and written by every token, or by a prompt once, read if it is."""
+    at = low.at
+    if at.generates:
+        return 1.0 + at.new_tokens
+    return 2.0 if at.contexts[0][0] > at.new_tokens else 1.0
 
 
 def scan(
@@ -99,12 +107,14 @@ def scan(
     whole_flops: float,
     state: Column,
     io: Column,
+    heads: Column,
     shape: str,
     weights: Column | None = None,
 ) -> Work:
     """Return the op that reads and updates the states of `state` elements a sequence on a chip.
 
     `flops` are of one sequence on a chip, `whole_flops` of one sequence on all; `io` bytes of activations a token.
+    `heads` are a chip's, `shape` that of a head's state.
     """
     at = low.at
     held = at.state_bytes_per_element * passes_over_state(low)
@@ -118,7 +128,8 @@ def scan(
         flops=at.sequences * flops,
         traffic_bytes=traffic,
         replication=at.padding * (at.tp * flops / whole_flops),
-        shape=shape,
+        shape=f"[{{b}}, {{n}}] of {shape}, {{t}} tokens",
+        sizes={"b": at.sequences, "n": heads, "t": np.asarray(float(at.new_tokens))},
     )
 
 

@@ -73,7 +73,7 @@ def around(model: ModelSpec, low: Lowering, place: str, rows: Column) -> tuple[N
             Traffic.WEIGHTS: weights,
             Traffic.ACTIVATIONS: rows * (counts.vectors * (model.hidden * WIDE_BYTES)),
         },
-        replication=at.padding * (rows / (at.sequences if place == "final" else at.tokens)) * at.tp,
+        replication=at.padding * (rows / (at.logit_tokens if place == "final" else at.tokens)) * at.tp,
         shape=scheme.shape(spec),
     )
     return (work,)

@@ -8,7 +8,7 @@ from typing import Any
 from inferometer.catalog.tables import read_data
 from inferometer.catalog.userfile import convert
 from inferometer.errors import InferometerError, unknown_name
-from inferometer.specs.deployment import EngineSpec
+from inferometer.specs.deployment import PLAIN, EngineSpec
 
 CHOICES: MappingProxyType[str, frozenset[str]] = MappingProxyType(
     {
@@ -23,7 +23,8 @@ CHOICES: MappingProxyType[str, frozenset[str]] = MappingProxyType(
         "unpack": frozenset({"in-kernel", "apart"}),
     }
 )
-"""Choice -> alternatives an engine may name. A key may end in `.prefill` or `.decode`."""
+"""Choice -> alternatives an engine may name. A key may end in a phase, such as `.prefill`; what it says of prefill
+holds for extend, and of decode for verify, unless these are named."""
 
 RULES = (
     "partition",
@@ -48,7 +49,7 @@ def engine_from_table(table: dict[str, Any]) -> EngineSpec:
     where = f"engines.toml: {spec.id}"
     for key, names in spec.allows.items():
         choice, _, phase = key.partition(".")
-        if choice not in CHOICES or phase not in ("", "prefill", "decode"):
+        if choice not in CHOICES or phase not in ("", *PLAIN):
             raise InferometerError(f"{where}: unknown choice {key!r}")
         if not names or set(names) - CHOICES[choice]:
             raise InferometerError(f"{where}: {key} may name {', '.join(sorted(CHOICES[choice]))}; not {names}")

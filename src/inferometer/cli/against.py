@@ -23,8 +23,11 @@ INSTEAD: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("provider", "region", "tier"), ("usd_per_chip_hour",)),
     (("context",), ("isl", "osl", "images", "image_size")),
     (("isl", "osl", "images", "image_size"), ("context",)),
+    (("phase",), ("draft_tokens",)),
 )
-"""Where B gives one of the first, it has none of A's of the second."""
+"""Where B gives one of the first, it has none of A's of the second; but an extend has both a context and a prompt."""
+
+LENGTHS = {"context", "isl", "osl", "images", "image_size"}
 
 _SIZE = re.compile(r"\d+(x\d+)*", re.ASCII)
 _SHOWN = 80
@@ -40,8 +43,12 @@ def against(a: Options, text: str) -> Options:
     if not given:
         raise InferometerError("--against is empty: say what B has instead, as in --against 'b200 8x1 --quant fp8'")
     defaults = Options()
+    extend = given.get("phase", a.phase) == "extend"
     dropped = {
-        field: getattr(defaults, field) for first, second in INSTEAD if given.keys() & set(first) for field in second
+        field: getattr(defaults, field)
+        for first, second in INSTEAD
+        if given.keys() & set(first) and not (extend and LENGTHS.issuperset(first))
+        for field in second
     }
     return replace(a, against=None, **(dropped | given))
 

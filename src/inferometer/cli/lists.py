@@ -5,13 +5,13 @@ from typing import Any
 
 import typer
 
-from inferometer.api.load import load_model
+from inferometer.api.load import checkpoint_of, load_model
 from inferometer.api.settings import DEFAULT_BACKEND, settle
 from inferometer.blocks.params import count_params
 from inferometer.catalog.loader import find_chip, find_machine, load_chips, preset_ids, prices_for
 from inferometer.cli.options import Options, flags
 from inferometer.cli.verbs import NOT_FEASIBLE, check_output, out, say, settings
-from inferometer.errors import InferometerError
+from inferometer.errors import InferometerError, unknown_name
 from inferometer.memory.footprint import Reserve
 from inferometer.report.catalog_rows import (
     chip_row,
@@ -100,20 +100,26 @@ def _weigher(options: Options) -> Callable[[ChipSpec, Reserve], int | None]:
 def params(options: Options) -> None:
     """Count the parameters of a model."""
     check_output(options)
-    row = params_row(load_model(options.model, options.quant))
+    if options.grouped not in (None, "kind", "layer"):
+        raise unknown_name("grouping in --by", options.grouped[:40], ("kind", "layer"))
+    model = load_model(options.model, options.quant)
+    row = params_row(model, None if options.quant else checkpoint_of(options.model, model))
     if options.json:
         out(dumps(row))
         return
-    from inferometer.report.tables import GIB, Page, params_table
+    from inferometer.report.params import checkpoint_text, dtypes_table, layers_table, params_table
+    from inferometer.report.tables import Page
 
     page = Page()
-    page.show(params_table(row))
+    page.show(layers_table(row) if options.grouped == "layer" else params_table(row))
     page.show()
-    page.show(f"checkpoint {row['checkpoint_bytes'] / GIB:,.2f} GiB")
+    page.show(dtypes_table(row))
+    page.show()
+    page.show(*checkpoint_text(row))
     if row["unknown_keys"]:
-        page.show(f"config keys not understood: {', '.join(row['unknown_keys'])}")
+        say(f"config keys not understood: {', '.join(row['unknown_keys'])}")
     for remark in row["assumed"]:
-        page.show(f"assumed: {remark}")
+        say(f"assumed: {remark}")
 
 
 def validate(options: Options) -> None:

@@ -98,6 +98,20 @@ def params(options: Options) -> None:
     verb(options)
 
 
+def ops(options: Options) -> None:
+    """List the operations of one pass of MODEL: shapes, FLOPs, bytes; no chip is needed."""
+    from inferometer.cli.counts import ops as verb
+
+    verb(options)
+
+
+def kv(options: Options) -> None:
+    """Size the cache of MODEL: a token, a sequence, windows and states, a chip of a sharding."""
+    from inferometer.cli.counts import kv as verb
+
+    verb(options)
+
+
 def models(options: Options) -> None:
     """List the model presets."""
     from inferometer.cli.lists import models as verb
@@ -126,7 +140,9 @@ def validate(options: Options) -> None:
     verb(options)
 
 
-_FUNCTIONS = (search, top, explain, memory, fit, max_batch, max_context, params, models, chips, check, validate)
+_FUNCTIONS = (
+    *(search, top, explain, memory, fit, max_batch, max_context, ops, params, kv, models, chips, check, validate),
+)
 for _name, _verb in zip(VERBS, _FUNCTIONS, strict=True):
     command(app, _name, _verb)
 

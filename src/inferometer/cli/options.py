@@ -34,6 +34,9 @@ class Options:
     machine: Annotated[
         str | None, _argument("MACHINE", "Chips x nodes (8x2), a torus slice (4x4x4), or a machine's name.")
     ] = None
+    for_chip: Annotated[
+        str | None, _argument("[CHIP]", "Whose arithmetic types to take; without one, those that are stored.")
+    ] = None
     pins: Annotated[str, _argument("FILE", "Pinned deployments with their bounds, TOML (docs/files.md).")] = ""
     one_chip: Annotated[str | None, _argument("[CHIP]", "One chip in full, of the catalogue or a file.")] = None
     vendor: Annotated[str | None, _option("--vendor", metavar="NAME", text="Chips of one maker.")] = None
@@ -69,7 +72,12 @@ class Options:
     osl: Annotated[int | None, _option("--osl", "--gen-len", metavar="TOKENS", text="Answer length (1024).")] = None
     context: Annotated[
         int | None,
-        _option("--context", "--context-len", metavar="TOKENS", text="One KV length, not the mean over the answer."),
+        _option(
+            "--context",
+            "--context-len",
+            metavar="TOKENS",
+            text="Decode: one KV length at its end, not the mean over the answer; extend, verify: the cached prefix.",
+        ),
     ] = None
     images: Annotated[
         int | None, _option("--images", metavar="N", text="Images of a request, in front of its text (none).")
@@ -77,7 +85,15 @@ class Options:
     image_size: Annotated[
         str | None, _option("--image-size", metavar="WxH", text="Pixels of each image (1024x1024).")
     ] = None
-    phase: Annotated[str | None, _option("--phase", metavar="PHASE", text="decode (default) or prefill.")] = None
+    phase: Annotated[
+        str | None, _option("--phase", metavar="PHASE", text="decode (default), prefill, extend or verify.")
+    ] = None
+    draft_tokens: Annotated[
+        int | None, _option("--draft-tokens", metavar="K", text="Drafted tokens of a sequence that a verify checks.")
+    ] = None
+    all_token_logits: Annotated[
+        bool, _option("--all-token-logits", text="Logits of every prompt token, not of the last alone.")
+    ] = False
     sizes: Annotated[
         str | None,
         _option("--sizes", metavar="ROLE=N,...", text="Role sizes of R PP DPA TP EP ETP DCP; rest is filled."),
@@ -162,6 +178,7 @@ class Options:
         list[str] | None,
         _option("--what-if", metavar="FIELD=VALUE,...", text="Change the machine: hbm_bandwidth=+20%, link.nvlink=2x."),
     ] = None
+    grouped: Annotated[str | None, _option("--by", metavar="WHAT", text="kind (default) or layer.")] = None
     against: Annotated[
         str | None,
         _option(
@@ -202,32 +219,33 @@ ENGINE_SPELLING = (
     "decode_context_parallel_size",
 )
 
-WORK = (
-    *("quant", "kv_cache_dtype", "state_dtype", "state_slots", "batch_size", "isl", "osl", "context"),
-    *("images", "image_size", "phase"),
-)
+LENGTHS = ("isl", "osl", "context", "images", "image_size")
+FORMATS = ("quant", "kv_cache_dtype", "state_dtype")
+WORK = (*FORMATS, "batch_size", *LENGTHS, "phase", "draft_tokens", "all_token_logits")
 SHARDING = ("sizes", *ENGINE_SPELLING, "enable_expert_parallel")
 MEMORY = ("gpu_memory_utilization", "reserve_bytes")
 COST = ("engine", "choice", "backend", "scheduler", "overlap")
 PRICE = ("usd_per_chip_hour", "provider", "region", "tier")
 OUTPUT = ("json", "table")
 SUBJECT = ("model", "chip", "machine")
-DEPLOYMENT = (*SUBJECT, *WORK, *SHARDING, *MEMORY, *COST, *PRICE, "what_if", "slo")
+DEPLOYMENT = (*SUBJECT, *WORK, "state_slots", *SHARDING, *MEMORY, *COST, *PRICE, "what_if", "slo")
 REPEATED = ("what_if",)
 PLACED = ("n_gpu_layers", "cpu_offload_gb", "lora_adapters", "lora_rank")
 STARTED = ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "enforce_eager", "enable_prefix_caching")
-FORMATS = ("quant", "kv_cache_dtype", "state_dtype", "state_slots")
+STORED = (*FORMATS, "state_slots")
 SIZED = (*SHARDING, *MEMORY, *STARTED, *PLACED, "engine", "what_if", *OUTPUT)
 
 VERBS: dict[str, tuple[str, ...]] = {
     "search": (*DEPLOYMENT, "by", "per_dollar", "top", "progress", *OUTPUT),
     "top": (*DEPLOYMENT, "by", "per_dollar", "top", "progress", *OUTPUT),
     "explain": (*DEPLOYMENT, "placement", "placements", "against", *OUTPUT),
-    "memory": (*SUBJECT, *FORMATS, "batch_size", "context", *SIZED),
-    "fit": ("model", *FORMATS, "batch_size", "context", *STARTED, *PLACED, *MEMORY, "engine", *OUTPUT),
-    "max-batch": (*SUBJECT, *FORMATS, "context", *SIZED),
-    "max-context": (*SUBJECT, *FORMATS, "batch_size", *SIZED),
-    "params": ("model", "quant", *OUTPUT),
+    "memory": (*SUBJECT, *STORED, "batch_size", "context", *SIZED),
+    "fit": ("model", *STORED, "batch_size", "context", *STARTED, *PLACED, *MEMORY, "engine", *OUTPUT),
+    "max-batch": (*SUBJECT, *STORED, "context", *SIZED),
+    "max-context": (*SUBJECT, *STORED, "batch_size", *SIZED),
+    "ops": ("model", "for_chip", "machine", *WORK, *SHARDING, "choice", *OUTPUT),
+    "params": ("model", "quant", "grouped", *OUTPUT),
+    "kv": ("model", "context", "kv_cache_dtype", "state_dtype", "images", "image_size", *SHARDING, *OUTPUT),
     "models": OUTPUT,
     "chips": ("one_chip", "vendor", "min_memory", "sort", "for_model", "quant", *MEMORY, *PRICE, *OUTPUT),
     "check": ("pins", *OUTPUT),

@@ -148,6 +148,8 @@ def settings(options: Options) -> api.Settings:
         images=options.images,
         image_size=options.image_size,
         phase=options.phase,
+        draft_tokens=options.draft_tokens,
+        all_token_logits=options.all_token_logits,
         engine=options.engine,
         backend=options.backend,
         choice=options.choice,
@@ -200,9 +202,13 @@ def say_unused(options: Options, model: ModelSpec) -> None:
     if states and not keeps_state(model):
         say(f"{' and '.join(states)} not used: {model.name} keeps no recurrent state")
     lengths = [name for name, value in (("--isl", options.isl), ("--osl", options.osl)) if value is not None]
+    if options.phase == "extend":
+        lengths = []
     if options.context is not None and lengths:
         say(f"{' and '.join(lengths)} not used: --context {options.context} replaces the lengths of a request")
-    elif options.osl is not None and (options.phase == "prefill" or (options.phase is None and options.by == "ttft")):
+    elif options.osl is not None and (
+        options.phase in ("prefill", "extend") or (options.phase is None and options.by == "ttft")
+    ):
         say("--osl not used: a prefill writes no answer")
 
 
@@ -261,7 +267,7 @@ def _explain_command(best: Answer, options: Options, named: Mapping[str, Machine
         chip=next(name for name, machine in named.items() if changed(machine, changes)[0] == best.problem.machine),
         batch_size=best.estimate.batch,
         sizes=sizes_flag(best.estimate.sizes),
-        phase="prefill" if best.problem.workload.phase == "prefill" else options.phase,
+        phase=options.phase if best.problem.workload.generates else best.problem.workload.phase,
         slo=None,
         tensor_parallel_size=None,
         pipeline_parallel_size=None,

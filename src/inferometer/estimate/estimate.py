@@ -7,11 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
-from inferometer.blocks.images import images_of
-from inferometer.blocks.kinds import is_moe, sees_images
+from inferometer.blocks.kinds import is_moe
 from inferometer.blocks.model import unit_count
 from inferometer.cost.backend import CostBackend
 from inferometer.cost.collectives import collective_lines, lower_envelope
@@ -21,6 +19,7 @@ from inferometer.errors import InferometerError
 from inferometer.estimate.candidates import GROUP_OF, Block, Placements, Shardings, make_shardings, pairs_of
 from inferometer.estimate.diagnose import diagnose
 from inferometer.estimate.legality import Rule, broken_rules
+from inferometer.estimate.passes import of_model
 from inferometer.estimate.precision import resolve_precision
 from inferometer.estimate.record import Record, Where, pick, read_record
 from inferometer.estimate.result import ChoiceRow, Estimate, MemoryLines, OpRow
@@ -57,10 +56,7 @@ def make_problem(
         support = chosen.supports(kind, machine.chip)
         if not support.ok:
             raise InferometerError(f"backend {chosen.name} cannot price {kind} on {machine.chip.id}: {support.reason}")
-    image = images_of(model, workload)
-    if image is not None:
-        where = "cross_tokens" if sees_images(model) else "image_tokens"
-        workload = msgspec.structs.replace(workload, **{where: workload.images * image.tokens})
+    workload, image = of_model(workload, model)
     visible, kept = float(machine.chip.memory_bytes), reserve or Reserve()
     return Problem(
         model=model,
@@ -120,6 +116,7 @@ def find_candidates(problem: Problem, fixed: Mapping[str, int] | None = None) ->
         room_bytes=problem.room_bytes,
         state_slots=problem.state_slots,
         cross_tokens=problem.workload.cross_tokens,
+        all_token_logits=problem.workload.all_token_logits and not problem.workload.generates,
     )
     tokens = held.tokens_per_pass(problem.activation_room_bytes)
     passes = problem.microbatches(safe["pp"], np.full(len(tokens), np.inf))

@@ -50,15 +50,30 @@ def resolve_dtype(name: str, chip: ChipSpec, *, weight_only: bool = False) -> st
     raise InferometerError(f"{why}; --quant stores it as another")
 
 
+def stored_precision(model: ModelSpec) -> Precision:
+    """Return the arithmetic type that each stored format is made for; no chip is asked, so none is widened."""
+    dtypes = {name: find_format(name).compute[0] for name in sorted(matrix_formats(model) | scored_formats(model))}
+    return Precision(dtypes=dtypes, core_dtype=dtypes[model.dtype], widened={})
+
+
+def matrix_formats(model: ModelSpec) -> frozenset[str]:
+    """Return the formats of the model's matrices and its own."""
+    return frozenset({t.format for t, _ in all_tensors(model) if t.multiplies and t.kind != RESIDUAL} | {model.dtype})
+
+
+def scored_formats(model: ModelSpec) -> frozenset[str]:
+    """Return the formats of the keys that indexers score, which are multiplied as they are stored."""
+    mixers = [part for mixer in model.mixers for part in parts(mixer) if isinstance(part, Indexed)]
+    own = [mixer.indexer for mixer in mixers if mixer.indexer is not None]
+    return frozenset(index_keys(indexer).stored(model.kv_format) for indexer in own)
+
+
 def resolve_precision(model: ModelSpec, chip: ChipSpec, engine: EngineSpec) -> Precision:
     """Return the arithmetic type of every format the model stores weights in, as the engine runs it.
 
     Keys that an indexer scores are multiplied in their own format.
     """
-    stored = {t.format for t, _ in all_tensors(model) if t.multiplies and t.kind != RESIDUAL} | {model.dtype}
-    mixers = [part for mixer in model.mixers for part in parts(mixer) if isinstance(part, Indexed)]
-    own = [mixer.indexer for mixer in mixers if mixer.indexer is not None]
-    scored = {index_keys(indexer).stored(model.kv_format) for indexer in own}
+    stored, scored = matrix_formats(model), scored_formats(model)
     narrow = engine.unpacks_to_16_bits
     dtypes = {name: resolve_dtype(name, chip, weight_only=narrow) for name in sorted(stored | scored)}
     widened = {n: d for n, d in dtypes.items() if n in stored and d != find_format(n).compute[0]}

@@ -30,6 +30,13 @@ def pick(column: Column, row: int, along: int = 0) -> float:
     return float(column[along if len(column) > 1 else 0, at_row, 0])
 
 
+def shape_text(work: Work, row: int) -> str:
+    """Return an op's shapes with the sizes of one row: whole numbers as such, means with a digit."""
+    sizes = {name: pick(column, row) for name, column in work.sizes.items()}
+    shown = {name: f"{size:.0f}" if size == round(size) else f"{size:.1f}" for name, size in sizes.items()}
+    return work.shape.format(**shown)
+
+
 def read_record(pricer: Pricer, graph: Graph, where: "Where", times: Iterable[float], residual: str) -> Record:
     """Return every op and Choice of one candidate of a priced block, under one residual layout.
 
@@ -90,7 +97,7 @@ class _Reader:
             kind=str(node.kind),
             segment=segment,
             layers=layers,
-            shape=node.shape,
+            shape=shape_text(node, self.where.row),
             dtype=node.dtype,
             flops=self.value(node.flops),
             replication=self.value(node.replication),

@@ -3,10 +3,10 @@
 Letters: P placements, m shardings, G batches, C stage kinds, M microbatches, t_s the time of stage s, p the hand-over
 between stages.
 
-decode: TPOT = max(M max_s(t_s + p), sum_s(t_s + p)), where M = min(PP, B) microbatches of ceil(B / M) sequences:
-either the slowest stage is always busy, or a token's own way through all stages is longer.
-prefill: sum_s(t_s + p) + (M - 1) max_s(t_s + p): fill the pipeline, then one microbatch per slowest stage. Prompts can
-be cut anywhere, so M = min(4 PP, B) microbatches of B / M.
+decode, verify: TPOT = max(M max_s(t_s + p), sum_s(t_s + p)), where M = min(PP, B) microbatches of ceil(B / M)
+sequences: either the slowest stage is always busy, or a token's own way through all stages is longer.
+prefill, extend: sum_s(t_s + p) + (M - 1) max_s(t_s + p): fill the pipeline, then one microbatch per slowest stage.
+Prompts can be cut anywhere, so M = min(4 PP, B) microbatches of B / M.
 The last stage hands nothing over.
 """
 
@@ -17,17 +17,15 @@ from typing import NamedTuple
 import numpy as np
 
 from inferometer.blocks.images import ImageCount
-from inferometer.blocks.lowering import Pass
 from inferometer.blocks.model import lower_model
-from inferometer.blocks.reads import simpson
 from inferometer.cost.backend import CostBackend
 from inferometer.cost.schedulers import Busy, Overlap, Scheduler
 from inferometer.estimate.candidates import Block, Placements, Shardings
+from inferometer.estimate.passes import make_pass
 from inferometer.estimate.precision import Precision
 from inferometer.estimate.pricer import NOTHING, ZERO, Cost, LinkTables, Pricer, add, total
 from inferometer.graph.ops import Column, Graph
 from inferometer.specs.deployment import EngineSpec, Workload
-from inferometer.specs.formats import bytes_per_element, find_format
 from inferometer.specs.hardware import Machine
 from inferometer.specs.model import ModelSpec
 
@@ -59,38 +57,23 @@ class Problem:
     @property
     def max_length(self) -> int:
         """Tokens a sequence holds in cache when it is longest."""
-        work = self.workload
-        if work.phase == "prefill":
-            return work.prompt_tokens
-        return work.context or work.prompt_tokens + work.osl
+        return self.workload.ends[1]
 
     @property
     def new_tokens(self) -> int:
         """Tokens each sequence brings to a pass."""
-        return self.workload.prompt_tokens if self.workload.phase == "prefill" else 1
+        return self.workload.new_tokens
 
     def microbatches(self, pp: Column, sequences: Column) -> Column:
         """Return M: min(PP, B) in decode; in prefill up to 4 PP, so that filling the pipeline is a small part."""
-        return np.minimum(pp if self.workload.phase == "decode" else PREFILL_MICROBATCHES * pp, sequences) * (
-            pp > 1
-        ) + (pp <= 1)
-
-    @property
-    def contexts(self) -> tuple[tuple[float, float], ...]:
-        """(context, share of passes): one, or Simpson's nodes from the end of the prompt to that of the answer."""
-        work = self.workload
-        if work.phase == "prefill":
-            return ((float(work.prompt_tokens), 1.0),)
-        if work.context is not None:
-            return ((float(work.context), 1.0),)
-        return simpson(float(work.prompt_tokens), float(work.prompt_tokens + work.osl))
+        return np.minimum(pp if self.workload.generates else PREFILL_MICROBATCHES * pp, sequences) * (pp > 1) + (
+            pp <= 1
+        )
 
     @property
     def allows(self) -> Mapping[str, tuple[str, ...]]:
-        """The engine's masks in this phase: a key `choice.phase` wins over `choice`."""
-        suffix = f".{self.workload.phase}"
-        plain = {k: v for k, v in self.engine.allows.items() if "." not in k}
-        return plain | {k.removesuffix(suffix): v for k, v in self.engine.allows.items() if k.endswith(suffix)}
+        """The engine's masks in this phase."""
+        return self.engine.in_phase(self.workload.phase)
 
 
 class Way(NamedTuple):
@@ -133,7 +116,17 @@ class StepModel:
         sizes = {name: column[block.sharding, None] for name, column in self.shardings.sizes.items()}
         micro = self.problem.microbatches(sizes["pp"], block.sequences)
         in_flight = block.sequences * sizes["dpa"] if block.in_flight is None else block.in_flight
-        graph = lower_model(self.problem.model, self._pass(sizes, block.sequences / micro, in_flight / micro))
+        problem = self.problem
+        at = make_pass(
+            problem.model,
+            problem.workload,
+            problem.precision,
+            sizes,
+            sequences=block.sequences / micro,
+            replica_sequences=in_flight / micro,
+            image=problem.image,
+        )
+        graph = lower_model(problem.model, at)
         pricer = Pricer(
             block=block,
             placements=self.placements,
@@ -147,32 +140,6 @@ class StepModel:
         if self.record:
             self.graph, self.pricer = graph, pricer
         return self._scheduled(graph, pricer, block, micro)
-
-    def _pass(self, sizes: Mapping[str, Column], sequences: Column, replica_sequences: Column) -> Pass:
-        """Return one microbatch; in decode its fullest rank has a whole number of sequences."""
-        problem = self.problem
-        decode = problem.workload.phase == "decode"
-        return Pass(
-            phase=problem.workload.phase,
-            sequences=np.ceil(sequences) if decode else sequences,
-            replica_sequences=replica_sequences,
-            new_tokens=problem.new_tokens,
-            contexts=problem.contexts,
-            tp=sizes["tp"],
-            dpa=sizes["dpa"],
-            ep=sizes["ep"],
-            etp=sizes["etp"],
-            dcp=sizes["dcp"],
-            dtypes=problem.precision.dtypes,
-            unpacked=problem.precision.unpacked,
-            core_dtype=problem.precision.core_dtype,
-            kv_bytes_per_element=bytes_per_element(find_format(problem.model.kv_format)),
-            kv_format=problem.model.kv_format,
-            state_bytes_per_element=bytes_per_element(find_format(problem.model.state_format)),
-            images=0 if decode else problem.workload.images,
-            image=None if decode else problem.image,
-            cross_tokens=problem.workload.cross_tokens,
-        )
 
     def _scheduled(self, graph: Graph, pricer: Pricer, block: Block, micro: Column) -> Step:
         """Return the step under each residual layout, and the least.
@@ -209,7 +176,7 @@ class StepModel:
         for alone, count in zip(stage_s[1:], counts[1:], strict=False):
             slowest = np.maximum(slowest, alone if count.all() else np.where(count > 0, alone, 0.0))
             through = through + alone * count
-        if self.problem.workload.phase == "prefill":
+        if not self.problem.workload.generates:
             filled: Column = through + (micro - 1) * slowest
             return filled
         longest: Column = np.maximum(micro * slowest, through)

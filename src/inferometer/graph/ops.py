@@ -70,7 +70,9 @@ class Work:
     replication: Column
     """Issued over useful work: copies on other ranks, and the busiest rank's excess."""
     shape: str
-    """Shapes in -> out, in letters with values, for `explain`."""
+    """Shapes in -> out; a name in braces stands for one of `sizes`."""
+    sizes: Mapping[str, Column] = field(default_factory=dict)
+    """Sizes of a chip's part, by their names in `shape`."""
     rows: Column = field(default_factory=_one)
     """Rows of each matrix product; of an attention core, queries of a sequence."""
     features: Column | None = None
@@ -152,6 +154,8 @@ class Segment:
     """Work that no residual layout changes."""
     edges: Mapping[str, tuple[Item, ...]]
     """By residual layout: norms, and the way into and out of the block."""
+    blocks: "tuple[Segment, ...]" = ()
+    """The mixer, the feed-forward and what else a layer is made of, in this order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inferometer.blocks import layer_inputs, residual
+from inferometer.blocks import ends, layer_inputs, residual
+from inferometer.blocks.cache import Cache
 from inferometer.blocks.model import layer_kinds
 from inferometer.blocks.params import layer_blocks
 from inferometer.blocks.routing import experts_a_token
@@ -105,8 +106,38 @@ def state_bytes_per_sequence(model: ModelSpec) -> float:
     total = 0.0
     for layer in model.layers:
         for cache in layer_caches(model, layer):
-            total += cache.entry_bytes(cache_format(cache, model)) if cache.fixed else 0.0
+            total += layer.visits * cache.entry_bytes(cache_format(cache, model)) if cache.fixed else 0.0
     return total
+
+
+class CacheLine(NamedTuple):
+    """One cache of the layers that have it, unsharded."""
+
+    cache: Cache
+    layers: int
+    format: str
+    bytes_per_token: float
+    """All these layers, a token of text; 0 of a state and of images."""
+    bytes_per_sequence: float
+    """All these layers, at a length."""
+
+
+def cache_lines(model: ModelSpec, length: int, cross_tokens: int = 0) -> list[CacheLine]:
+    """Return what the layers keep of a sequence of `length` tokens, equal caches together, one a visit.
+
+    `cross_tokens` are those of images that cross-attention keeps beside them.
+    """
+    every = [cache for layer in model.layers for cache in layer_caches(model, layer) * layer.visits]
+    found: list[CacheLine] = []
+    for cache in every:
+        if any(line.cache == cache for line in found):
+            continue
+        layers, kv_format = every.count(cache), cache_format(cache, model)
+        entry = cache.entry_bytes(kv_format) * layers
+        per_token = 0.0 if cache.fixed or cache.images else entry / cache.tokens
+        held = entry * cache.entries(float(length), cross_tokens)
+        found.append(CacheLine(cache, layers, cache.stored(kv_format), per_token, held))
+    return found
 
 
 def footprint(
@@ -118,6 +149,7 @@ def footprint(
     room_bytes: float,
     state_slots: int = 1,
     cross_tokens: int = 0,
+    all_token_logits: bool = False,
 ) -> Footprint:
     """Return weights, KV and state a chip, by stage kind; a layer has a cache for each visit.
 
@@ -139,17 +171,22 @@ def footprint(
                 state = state + times * (state_slots * entry)
             else:
                 kv = kv + times * (entry * cache.entries(float(length), cross_tokens))
-    return Footprint(held, towers, kv, state, activation_bytes_per_token(model, sizes), room_bytes)
+    activations = activation_bytes_per_token(model, sizes, all_token_logits=all_token_logits)
+    return Footprint(held, towers, kv, state, activations, room_bytes)
 
 
-def activation_bytes_per_token(model: ModelSpec, sizes: Mapping[str, Column]) -> Column:
+def activation_bytes_per_token(
+    model: ModelSpec, sizes: Mapping[str, Column], *, all_token_logits: bool = False
+) -> Column:
     """Return the bytes a chip needs at the widest block, for each token of a DPA rank in the pass, (m,).
 
     bf16: what a token carries from layer to layer (H, or more under a residual scheme) and its normed copy (H), and the
     outputs of all projections of one block at once; routed experts count k DPA / EP copies of a token. What a token
-    brings to each layer is kept through the pass.
+    brings to each layer is kept through the pass. With logits of every token the head is such a block.
     """
     widest = np.zeros_like(sizes["tp"])
+    if all_token_logits:
+        widest = widest + local_rows(ends.head(model), sizes)
     for kind in layer_kinds(model):
         own = layer_shards(model, kind, sizes)
         ffn = None if kind.ffn is None else model.ffns[kind.ffn]

@@ -4,10 +4,11 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from inferometer.blocks.params import count_params
+from inferometer.blocks.params import LayerRun, ParamCount, count_params, layer_runs
 from inferometer.errors import InferometerError, unknown_name
 from inferometer.memory.footprint import Reserve, kv_bytes_per_token
-from inferometer.report.kinds import attention_text, ffn_text
+from inferometer.report.kinds import attention_text, ffn_text, layer_text
+from inferometer.specs.checkpoint import Checkpoint
 from inferometer.specs.hardware import ChipSpec, Level, MachineSpec, Price
 from inferometer.specs.model import ModelSpec
 from inferometer.units import parse_quantity
@@ -147,9 +148,11 @@ def model_row(model: ModelSpec) -> dict[str, Any]:
     }
 
 
-def params_row(model: ModelSpec) -> dict[str, Any]:
-    """Return the keys of PARAMS in `report.schema`."""
+def params_row(model: ModelSpec, stored: Checkpoint | None = None) -> dict[str, Any]:
+    """Return the keys of PARAMS in `report.schema`; `stored` is what files beside the config hold."""
     counted = count_params(model)
+    files = None if stored is None else _files(counted, stored)
+    held = counted.checkpoint_bytes if files is None else files["stored_bytes"] - files["mtp_bytes"]
     return {
         "model": model.name,
         "total_params": counted.total,
@@ -157,7 +160,40 @@ def params_row(model: ModelSpec) -> dict[str, Any]:
         "active_params_one_table": counted.active_one_table,
         "mtp_params": counted.mtp,
         "by_kind": dict(counted.by_kind),
-        "checkpoint_bytes": counted.checkpoint_bytes,
+        "by_dtype": dict(counted.by_dtype),
+        "checkpoint_bytes": held,
+        "bytes_by_kind": dict(counted.bytes_by_kind),
+        "layers": [_run(model, run) for run in layer_runs(model)],
+        "files": files,
         "unknown_keys": list(model.unknown_keys),
         "assumed": list(model.assumed),
+    }
+
+
+def _run(model: ModelSpec, run: LayerRun) -> dict[str, Any]:
+    return {
+        "first": run.first,
+        "last": run.last,
+        "kind": layer_text(model, run.layer),
+        "mixer_params": run.mixer_params,
+        "ffn_params": run.ffn_params,
+        "other_params": run.other_params,
+        "stored_bytes": run.stored_bytes,
+    }
+
+
+def _files(counted: ParamCount, stored: Checkpoint) -> dict[str, Any]:
+    """Return the keys of FILES: a checkpoint on disk held against what its config says."""
+    kinds, ours = dict(stored.bytes_by_kind), counted.bytes_by_kind
+    mtp = kinds.pop("mtp", 0)
+    names = [*ours, *(kind for kind in kinds if kind not in ours)] if kinds else []
+    differs = {kind: kinds.get(kind, 0) - ours.get(kind, 0) for kind in names}
+    return {
+        "files": stored.files,
+        "tensors": stored.tensors,
+        "stored_bytes": stored.stored_bytes,
+        "mtp_bytes": mtp,
+        "derived_bytes": counted.checkpoint_bytes,
+        "bytes_by_kind": kinds,
+        "difference_by_kind": {kind: more for kind, more in differs.items() if more},
     }

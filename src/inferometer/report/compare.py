@@ -14,6 +14,7 @@ from inferometer.report.text import (
     changes_text,
     count,
     machine_text,
+    phase_text,
     placement_flag,
     price_text,
     sizes_flag,
@@ -53,7 +54,7 @@ def _subject(answer: Answer) -> Iterator[tuple[str, str]]:
     problem, priced = answer.problem, answer.estimate
     model = problem.model
     formats = {model.dtype, *(f for block in (*model.mixers, *model.ffns) for f in block.formats.values())}
-    yield "model", f"{model.name}, {problem.workload.phase}"
+    yield "model", f"{model.name}, {phase_text(problem.workload)}"
     yield "weights", ", ".join(sorted(formats))
     yield "KV", model.kv_format
     yield "context", _context(answer)
@@ -69,10 +70,12 @@ def _subject(answer: Answer) -> Iterator[tuple[str, str]]:
 
 def _context(answer: Answer) -> str:
     work = answer.problem.workload
-    start = work.prompt_tokens
     if work.phase == "prefill":
         return f"prompts of {work.prompt_tokens:,}"
-    return f"{work.context:,}" if work.context is not None else f"mean of {start:,}..{start + work.osl:,}"
+    if work.phase == "extend":
+        return f"{work.isl:,} tokens behind {work.context:,}"
+    low, high = work.ends
+    return f"{high:,}" if low == high else f"mean of {low:,}..{high:,}"
 
 
 def _rates(a: Answer, b: Answer) -> Table:

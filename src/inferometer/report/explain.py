@@ -17,6 +17,7 @@ from inferometer.report.text import (
     changes_text,
     count,
     machine_text,
+    phase_text,
     placement_flag,
     price_text,
     sizes_flag,
@@ -62,8 +63,10 @@ def _header(answer: Answer) -> Table:
     per_s = f"{count(rates.tok_per_s)} tok/s, {count(rates.tok_per_s_per_chip)} a chip"
     if rates.tok_per_s_per_user is not None:
         per_s += f", {count(rates.tok_per_s_per_user)} a user"
+    if problem.workload.draft_tokens:
+        per_s += f"; the token that is certain, up to x{problem.workload.new_tokens} with every draft taken"
     rows = [
-        ("model", f"{problem.model.name}, {problem.workload.phase}"),
+        ("model", f"{problem.model.name}, {phase_text(problem.workload)}"),
         ("machine", machine_text(problem)),
         ("sizes", f"{sizes_flag(priced.sizes)}, batch {priced.batch:,} ({priced.sequences:,} a rank)"),
         ("placement", f"{placement_flag(answer) or 'one chip'} (of {priced.placements_priced} priced)"),

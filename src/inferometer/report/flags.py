@@ -163,8 +163,9 @@ def _notes(answer: Answer, sizes: Sizes) -> tuple[str, ...]:
         notes.append(f"start {sizes.r} such servers, each on {sizes.n_chips // sizes.r} chips, behind a router")
     if sizes.pp * sizes.stage > answer.problem.machine.fabric.axes[0].size:
         notes.append("spans nodes: add each engine's node, rank and address flags")
-    if answer.problem.workload.phase == "prefill":
-        notes.append("the batch is of prefill passes; a server that also decodes needs its own")
+    work = answer.problem.workload
+    if not work.generates:
+        notes.append(f"the batch is of {work.phase} passes; a server that also decodes needs its own")
     if answer.served_name == "MODEL":
         notes.append("MODEL stands for a checkpoint stored as priced: its hub id or its directory")
     return tuple(notes)
@@ -173,6 +174,8 @@ def _notes(answer: Answer, sizes: Sizes) -> tuple[str, ...]:
 def _vllm_notes(answer: Answer) -> Iterator[str]:
     fit = answer.engines.get("vllm")
     yield from () if fit is None else fit.differs
+    if k := answer.problem.workload.draft_tokens:
+        yield f"add --speculative-config with the drafter's method and num_speculative_tokens {k}"
     if not _trades(answer):
         return
     if answer.estimate.sizes.dpa == 1:
@@ -184,6 +187,8 @@ def _vllm_notes(answer: Answer) -> Iterator[str]:
 def _sglang_notes(answer: Answer) -> Iterator[str]:
     fit = answer.engines.get("sglang")
     yield from () if fit is None else fit.differs
+    if k := answer.problem.workload.draft_tokens:
+        yield f"add --speculative-algorithm with the drafter's model and --speculative-num-draft-tokens {k + 1}"
     if _trades(answer) and answer.estimate.sizes.etp > 1:
         yield "priced with an exchange of tokens; DeepEP wants EP to be the whole stage, without it SGLang gathers"
     if _taken(answer, "dcp-combine") == "gather-scatter":

@@ -9,7 +9,7 @@ from inferometer.specs.indexer import Indexer
 from inferometer.specs.lookup import Lookup
 from inferometer.specs.matrix import Matrix
 from inferometer.specs.mixers import Attention, Beside, Compressed, CrossAttention, Mixer, Mla
-from inferometer.specs.model import ModelSpec
+from inferometer.specs.model import Layer, ModelSpec
 from inferometer.specs.recurrent import LinearAttention, Mamba1, Mamba2, ShortConv
 
 
@@ -122,9 +122,13 @@ def segment_text(model: ModelSpec, segment: str) -> str:
     kind, _, index = segment.partition("-")
     if kind != "layer":
         return segment
-    layer = layer_kinds(model)[int(index)]
+    return f"{segment} ({layer_text(model, layer_kinds(model)[int(index)])})"
+
+
+def layer_text(model: ModelSpec, layer: Layer) -> str:
+    """Return what a layer is made of."""
     parts = [] if layer.mixer is None else [mixer_text(model.mixers[layer.mixer])]
     if layer.ffn is not None:
         ffn = model.ffns[layer.ffn]
         parts.append("MoE" if isinstance(ffn, Moe) else _ffn(ffn))
-    return f"{segment} ({', '.join(parts) or 'nothing'})"
+    return ", ".join(parts) or "nothing"

@@ -19,6 +19,10 @@ LISTED_PLACES = ("tp", "dpa", "dcp", "pp", "ep", "etp")
 """Roles a placement lists; the stage and the replicas follow from them."""
 
 
+SILENT = ("what_if", "images", "image_size", "image_tokens", "draft_tokens", "all_token_logits")
+"""Parts of a workload that do not count where they ask for nothing."""
+
+
 def dumps(row: Mapping[str, Any]) -> str:
     """Return a row as one line of JSON.
 
@@ -141,6 +145,8 @@ def _asked(answer: Answer) -> dict[str, Any]:
             "images": work.images,
             "image_size": [work.image_width, work.image_height] if work.images else [],
             "image_tokens": work.image_tokens,
+            "draft_tokens": work.draft_tokens,
+            "all_token_logits": work.all_token_logits,
             "kv_cache_dtype": problem.model.kv_format,
             "reserve_bytes": answer.estimate.memory.reserve_bytes,
             "overlap": list(problem.overlap),
@@ -156,11 +162,7 @@ def _identity(asked: dict[str, Any], answer: Answer) -> str:
     What was assumed does not count: saying a default aloud is the same question.
     """
     sizes = [getattr(answer.estimate.sizes, role) for role in ROLES]
-    work = {
-        k: v
-        for k, v in asked["workload"].items()
-        if k != "assumed" and v != [] and not (k.startswith("image") and not v)
-    }
+    work = {k: v for k, v in asked["workload"].items() if k != "assumed" and (v or k not in SILENT)}
     counted = [asked | {"workload": work}, sizes, placement_table(answer), answer.estimate.batch]
     return blake2b(json.dumps(counted).encode(), digest_size=6).hexdigest()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.report.field import Field
+from inferometer.report.schema_counts import CACHE, COUNTED_OP, FILES, KV, LAYERS, OPS, PARAMS, PART
 from inferometer.report.schema_memory import FIT, LINE, MEMORY, MOST
 
 SIZES = (
@@ -23,10 +24,12 @@ SIZES = (
 WORKLOAD = (
     Field("isl", "integer", "tok", "prompt of a request"),
     Field("osl", "integer", "tok", "answer of a request"),
-    Field("context", "integer?", "tok", "one KV length instead of the mean over isl..isl+osl"),
+    Field("context", "integer?", "tok", "one KV length, not the mean over isl..isl+osl; in extend, verify the prefix"),
     Field("images", "integer", "", "images of a request, in front of its text"),
     Field("image_size", "integer[]", "px", "width and height of each; empty without images"),
     Field("image_tokens", "integer", "tok", "that they add to the prompt of a request"),
+    Field("draft_tokens", "integer", "tok", "drafted tokens of a sequence that a verify checks"),
+    Field("all_token_logits", "boolean", "", "logits of every prompt token, not of the last alone"),
     Field("kv_cache_dtype", "string", "", "format of the KV cache"),
     Field("reserve_bytes", "number", "B", "memory of a chip kept from weights and KV"),
     Field("overlap", "number[]", "", "shares of memory and network time that can hide"),
@@ -62,7 +65,7 @@ DEPLOYMENT = (
     Field("engine", "string", "", "name@version whose rules were kept; ideal keeps none"),
     Field("backend", "string", "", "what priced the operations"),
     Field("scheduler", "string", "", "how busy times became a step"),
-    Field("phase", "string", "", "prefill or decode"),
+    Field("phase", "string", "", "prefill, extend, decode or verify"),
     Field("workload", "workload", "", "what each request asks for"),
     Field("feasible", "boolean", "", "legal, and fits"),
     Field("reasons", "string[]", "", "why it is not feasible"),
@@ -70,10 +73,15 @@ DEPLOYMENT = (
     Field("placement", "integer{}{}", "", "role -> axis -> factor; what is left out is 1"),
     Field("choices", "string{}", "", "Choice -> plan taken; Choice@layers where layer kinds differ"),
     Field("batch", "integer", "sequences", "in flight over the whole deployment"),
-    Field("step_s", "number?", "s", "one pass: a decode step, or a prefill of the whole batch"),
-    Field("tpot_s", "number?", "s", "time per output token"),
+    Field("step_s", "number?", "s", "one pass: a decode step or verify, or a prefill or extend of the whole batch"),
+    Field("tpot_s", "number?", "s", "time per output token; in verify if every draft is refused"),
     Field("ttft_s", "number?", "s", "time to first token of an idle deployment"),
-    Field("tok_per_s", "number?", "tok/s", "output tokens in decode, prompt tokens in prefill"),
+    Field(
+        "tok_per_s",
+        "number?",
+        "tok/s",
+        "output tokens in decode, certain ones in verify; prompt tokens in prefill, new ones in extend",
+    ),
     Field("tok_per_s_per_chip", "number?", "tok/s", "the same, of one chip"),
     Field("tok_per_s_per_user", "number?", "tok/s", "1 / TPOT"),
     Field("bound", "string", "", "fullest resource of the slowest stage"),
@@ -242,18 +250,6 @@ MODEL = (
     Field("source", "string", "", "where the config comes from"),
 )
 
-PARAMS = (
-    Field("model", "string", "", "preset id, or name of the config"),
-    Field("total_params", "integer", "", "language model and its towers, without MTP and drafters"),
-    Field("active_params", "integer", "", "total - routed (1 - k/E)"),
-    Field("active_params_one_table", "integer", "", "less the input embedding, of which a token reads one row"),
-    Field("mtp_params", "integer", "", "multi-token-prediction layers, not in the total"),
-    Field("by_kind", "integer{}", "", "total by kind of tensor"),
-    Field("checkpoint_bytes", "integer", "B", "as stored, MTP not counted"),
-    Field("unknown_keys", "string[]", "", "config keys that were not understood"),
-    Field("assumed", "string[]", "", "what the config left open"),
-)
-
 DIAGNOSTIC = (Field("name", "string", "", "stable name"), Field("text", "string", "", "what to change"))
 
 OBJECTS = {
@@ -273,6 +269,13 @@ OBJECTS = {
     "most": MOST,
     "fit": FIT,
     "line": LINE,
+    "layers": LAYERS,
+    "files": FILES,
+    "ops": OPS,
+    "counted_op": COUNTED_OP,
+    "part": PART,
+    "kv": KV,
+    "cache": CACHE,
     "sizes": SIZES,
     "workload": WORKLOAD,
     "change": CHANGE,
@@ -301,6 +304,8 @@ PRINTED = (
     "pin",
     "model",
     "params",
+    "ops",
+    "kv",
 )
 """Objects that are printed, one a line; their schemas are shipped in `report/schemas`."""
 
@@ -342,7 +347,8 @@ def _type(spelled: str) -> dict[str, Any]:
     if spelled.endswith("{}"):
         return {"type": "object", "additionalProperties": _type(spelled[:-2])}
     if spelled.endswith("?"):
-        return {"type": [spelled[:-1], "null"]}
+        inner = _type(spelled[:-1])
+        return inner | {"type": [inner["type"], "null"]}
     return _object(spelled) if spelled in OBJECTS else {"type": spelled}
 
 

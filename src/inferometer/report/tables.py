@@ -10,7 +10,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from inferometer.report.answer import Answer, Ranking
-from inferometer.report.text import changes_text, count, machine_text, price_text, sizes_text
+from inferometer.report.text import changes_text, count, machine_text, phase_text, price_text, sizes_text
 from inferometer.specs.hardware import Machine
 
 GIB = 2.0**30
@@ -96,7 +96,7 @@ def _least_width(column: Column) -> int:
 def ranking_table(ranking: Ranking) -> Table:
     """Return ranked deployments, one a line."""
     first = ranking.answers[0]
-    decode = first.problem.workload.phase == "decode"
+    decode = first.problem.workload.generates
     several = len(ranking.results) > 1
     heads = ["#", *(["|machine"] if several else []), "<sharding", "batch", "tok/s\n/chip"]
     heads += ["tok/s\n/user", "TPOT\nms"] if decode else ["TTFT\nms"]
@@ -135,7 +135,7 @@ def _short_name(machine: Machine) -> str:
 def question_lines(ranking: Ranking) -> list[str]:
     """Return what was asked: the model, and each machine with its price and, of several, its best."""
     problem = (*ranking.best, *ranking.nearest)[0].problem
-    lines = [f"{problem.model.name}, {problem.workload.phase}"]
+    lines = [f"{problem.model.name}, {phase_text(problem.workload)}"]
     for best in ranking.best:
         reached = f"; best {count(best.rates.tok_per_s_per_chip)} tok/s/chip" if len(ranking.results) > 1 else ""
         lines.append(f"{machine_text(best.problem)}: {price_text(best)}{reached}")
@@ -226,22 +226,6 @@ def models_table(rows: Iterable[dict[str, Any]], *, width: int) -> Table:
             row["ffn"].replace(", dense", "").replace("dense", "-"),
             *([str(row["layers"]), row["attention"]] if wide else []),
         )
-    return grid
-
-
-def params_table(row: dict[str, Any]) -> Table:
-    """Return the parameters of one model by kind of tensor."""
-    grid = table(["<tensors", "parameters", "share"], title=row["model"])
-    total = row["total_params"]
-    for kind, number in sorted(row["by_kind"].items(), key=lambda item: -item[1]):
-        grid.add_row(kind, f"{number:,}", f"{number / total:.2%}")
-    grid.add_section()
-    grid.add_row("total", f"{total:,}", "100%")
-    grid.add_row("active per token", f"{row['active_params']:,}", f"{row['active_params'] / total:.2%}")
-    one_table = row["active_params_one_table"]
-    grid.add_row("active, without the input table", f"{one_table:,}", f"{one_table / total:.2%}")
-    if row["mtp_params"]:
-        grid.add_row("MTP, not in the total", f"{row['mtp_params']:,}", "")
     return grid
 
 

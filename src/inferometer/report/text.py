@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from inferometer.estimate.step import Problem
 from inferometer.report.answer import Answer, Change
 from inferometer.report.row import placement_table
-from inferometer.specs.deployment import ROLES, Sizes
+from inferometer.specs.deployment import ROLES, Sizes, Workload
 from inferometer.units import format_flops, format_gib, format_rate, format_seconds
 
 SHOWN = {
@@ -100,6 +100,19 @@ def _change_text(change: Change) -> str:
     shown = f"{change.field} {show(change.before)} -> {show(change.after)}"
     share = change.after / change.before - 1 if change.before and change.after else 0.0
     return f"{shown} ({share:+.0%})" if share else shown
+
+
+def phase_text(work: Workload) -> str:
+    """Return what a pass is.
+
+    >>> phase_text(Workload()), phase_text(Workload(phase="verify", draft_tokens=3))
+    ('decode', 'verify of 3 drafted tokens and one more')
+    """
+    if work.phase == "extend":
+        return f"extend by {work.isl:,} tokens behind {work.context:,} cached"
+    if work.phase == "verify":
+        return f"verify of {work.draft_tokens} drafted tokens and one more"
+    return work.phase
 
 
 def machine_text(problem: Problem) -> str:

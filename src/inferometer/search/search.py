@@ -25,6 +25,7 @@ from inferometer.graph.ops import Column, Mask
 from inferometer.search.grid import batches_each, blocks
 from inferometer.search.result import Found, Progress, SearchResult, Slo
 from inferometer.search.share import can_share, start
+from inferometer.serving.rates import tokens_certain
 
 OBJECTIVES = ("tok_per_s_per_chip", "tok_per_s", "tok_per_s_per_user", "ttft")
 
@@ -114,7 +115,7 @@ class Search:
         ranks = (self.space.shardings.sizes["r"] * self.space.shardings.sizes["dpa"])[sharding, None]
         in_flight = ranks * sequences if self.batch is None else np.full_like(step_s, float(self.batch))
         work = self.problem.workload
-        tokens = in_flight * (work.prompt_tokens if work.phase == "prefill" else 1)
+        tokens = in_flight * tokens_certain(work)
         chips = self.problem.machine.fabric.n_chips if self.by == "tok_per_s_per_chip" else 1
         return tokens / (step_s * chips)
 
@@ -260,7 +261,7 @@ def _fixed_batch(sizes: Mapping[str, Column], fits: Column, batch: int) -> Colum
 
 
 def _start(problem: Problem, space: Candidates, *, slo: Slo | None, by: str, batch: int | None) -> Search:
-    limit = None if slo is None else (slo.ttft_s if problem.workload.phase == "prefill" else slo.tpot_s)
+    limit = None if slo is None else (slo.tpot_s if problem.workload.generates else slo.ttft_s)
     n = len(space.shardings)
     return Search(
         problem=problem,

@@ -1,7 +1,8 @@
 """Rates and dollars of a pass. Columns or scalars in, the same out.
 
-Letters: B sequences of a DPA rank, R x DPA ranks, n chips. A decode step gives each sequence one token, a prefill
-pass takes the prompt of each.
+Letters: B sequences of a DPA rank, R x DPA ranks, n chips. What tok/s counts: a decode step gives each sequence one
+token; a prefill takes the prompt of each, an extend what is new of it; of a verify one token a sequence is certain,
+the one after the draft is refused, and up to 1 + k come where the draft is taken.
 """
 
 from typing import NamedTuple
@@ -17,7 +18,7 @@ class Rates(NamedTuple):
     tpot_s: float | None
     ttft_s: float | None
     tok_per_s: float
-    """Output tokens in decode, prompt tokens in prefill."""
+    """Output tokens in decode, those that are certain in verify; prompt tokens in prefill, new ones in extend."""
     tok_per_s_per_chip: float
     tok_per_s_per_user: float | None
     usd_per_hour: float | None
@@ -29,14 +30,15 @@ class Rates(NamedTuple):
 def rates(estimate: Estimate, workload: Workload, usd_per_chip_hour: float | None, price_source: str) -> Rates:
     """Return the rates of one estimate.
 
-    decode: tok/s = sequences in flight / TPOT. prefill: tok/s = prompts x their tokens (of text and images) / TTFT.
+    decode: tok/s = sequences in flight / TPOT. verify: the same, of the token that is certain; speculation multiplies
+    it by the tokens a pass gives on average. prefill, extend: tok/s = prompts x their new tokens (of text and images)
+    / TTFT, all prompts in one pass.
     `usd_per_mtok_output` needs a closed loop of prefill and decode, and stays None until there is one;
     decode alone costs $/h / (3600 tok/s) x 1e6.
     """
     n_chips = estimate.sizes.n_chips
-    decode = workload.phase == "decode"
-    tokens = estimate.batch * (1 if decode else workload.prompt_tokens)
-    tok_per_s = tokens / estimate.step_s
+    decode = workload.generates
+    tok_per_s = estimate.batch * tokens_certain(workload) / estimate.step_s
     usd_per_hour = None if usd_per_chip_hour is None else usd_per_chip_hour * n_chips
     decode_only = None if usd_per_hour is None or not decode else usd_per_hour / (3600 * tok_per_s) * 1e6
     return Rates(
@@ -50,6 +52,11 @@ def rates(estimate: Estimate, workload: Workload, usd_per_chip_hour: float | Non
         decode_only_usd_per_mtok_output=decode_only,
         price_source=price_source,
     )
+
+
+def tokens_certain(workload: Workload) -> int:
+    """Return the tokens of a sequence that a pass is sure to give or, of a prompt, to take."""
+    return 1 if workload.generates else workload.new_tokens
 
 
 def price_label(price: Price | None) -> str:

@@ -1,10 +1,16 @@
 """How a model is spread over a machine, and what it is asked to do."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 from inferometer.specs.block import Spec
 
-Phase = Literal["prefill", "decode"]
+Phase = Literal["prefill", "extend", "decode", "verify"]
+"""prefill: whole prompts; extend: new tokens behind a cached prefix; decode: a token a sequence; verify: k drafted
+tokens a sequence and the one after them."""
+
+PLAIN: Mapping[Phase, Phase] = {"prefill": "prefill", "extend": "prefill", "decode": "decode", "verify": "decode"}
+"""Phase -> its plain case: an extend of no prefix is a prefill, a verify of no draft a decode."""
 
 ROLES = ("r", "pp", "dpa", "tp", "ep", "etp", "dcp")
 """R replicas, PP stages, DPA data-parallel attention, TP, EP experts, ETP inside an expert, DCP."""
@@ -61,10 +67,16 @@ class Workload(Spec, frozen=True, kw_only=True):
     """What each request asks for. Lengths in tokens."""
 
     isl: int = 8192
+    """Tokens of a prompt; in extend those that are new."""
     osl: int = 1024
     phase: Phase = "decode"
     context: int | None = None
-    """One context that replaces the mean over isl..isl+osl in decode."""
+    """In decode one KV length at the end of the pass, instead of the mean over isl..isl+osl; in extend and verify the
+    tokens cached before it, without which a verify starts where a decode would."""
+    draft_tokens: int = 0
+    """k: drafted tokens of a sequence that a verify checks."""
+    all_token_logits: bool = False
+    """Logits of every prompt token, not of each prompt's last alone; a verify makes all of its rows' anyway."""
     images: int = 0
     """Images of a request, in front of its `isl` tokens of text."""
     image_width: int = 1024
@@ -75,10 +87,37 @@ class Workload(Spec, frozen=True, kw_only=True):
     cross_tokens: int = 0
     """Tokens of all images of a request that cross-attention sees, none of them in the prompt."""
 
+    def __post_init__(self) -> None:
+        """Check that an extend says its prefix, and that only a verify has a draft."""
+        if self.phase == "extend" and self.context is None:
+            raise ValueError("an extend needs a context: the tokens cached before it")
+        if self.draft_tokens and self.phase != "verify":
+            raise ValueError(f"a {self.phase} has no drafted tokens")
+
+    @property
+    def generates(self) -> bool:
+        """Whether the pass gives output tokens (decode, verify), not a prompt's KV."""
+        return PLAIN[self.phase] == "decode"
+
     @property
     def prompt_tokens(self) -> int:
         """Tokens of a request's prompt: text and images."""
         return self.isl + self.image_tokens
+
+    @property
+    def new_tokens(self) -> int:
+        """Rows of a sequence in the pass: the prompt, or 1 + k."""
+        return 1 + self.draft_tokens if self.generates else self.prompt_tokens
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """Least and greatest KV length at the end of a pass, between which passes are spread evenly."""
+        before = self.new_tokens - 1 if self.phase == "decode" else self.new_tokens
+        if self.phase == "prefill":
+            return self.prompt_tokens, self.prompt_tokens
+        if self.context is not None:
+            return self.context + before, self.context + before
+        return self.prompt_tokens + self.draft_tokens, self.prompt_tokens + self.osl + self.draft_tokens
 
 
 class EngineSpec(Spec, frozen=True, kw_only=True):
@@ -103,6 +142,14 @@ class EngineSpec(Spec, frozen=True, kw_only=True):
     unpacks_to_16_bits: bool = False
     """Weights of a format the chip lacks are multiplied in bf16 or fp16, never in an 8-bit type."""
     sources: dict[str, str] = {}
+
+    def in_phase(self, phase: Phase) -> dict[str, tuple[str, ...]]:
+        """Return what a phase allows: `choice.phase` wins over the plain phase's, and that over `choice`."""
+        found = {k: v for k, v in self.allows.items() if "." not in k}
+        for name in (PLAIN[phase], phase):
+            suffix = f".{name}"
+            found |= {k.removesuffix(suffix): v for k, v in self.allows.items() if k.endswith(suffix)}
+        return found
 
     @property
     def id(self) -> str:
