@@ -20,6 +20,8 @@ TABLE = {
     "context": "--context --context-len",
     "images": "--images",
     "image_size": "--image-size",
+    "expert_skew": "--expert-skew",
+    "distinct_prompts": "--distinct-prompts",
     "phase": "--phase",
     "draft_tokens": "--draft-tokens",
     "all_token_logits": "--all-token-logits",
@@ -45,6 +47,7 @@ TABLE = {
     "engine": "--engine",
     "choice": "--choice",
     "backend": "--backend",
+    "calibration": "--calibration",
     "scheduler": "--scheduler",
     "overlap": "--overlap",
     "usd_per_chip_hour": "--usd-per-chip-hour",
@@ -61,12 +64,15 @@ TABLE = {
     "top": "--top",
     "points": "--points",
     "measured_class": "--class",
+    "on_chip": "--chip",
+    "output": "--output -o",
     "progress": "--progress",
     "json": "--json",
     "table": "--table",
 }
 WORK = (
-    "quant kv_cache_dtype state_dtype batch_size isl osl context images image_size phase draft_tokens all_token_logits"
+    "quant kv_cache_dtype state_dtype batch_size isl osl context images image_size expert_skew distinct_prompts phase"
+    " draft_tokens all_token_logits"
 )
 SHARDING = (
     "sizes tensor_parallel_size pipeline_parallel_size data_parallel_size expert_parallel_size"
@@ -75,8 +81,8 @@ SHARDING = (
 MEMORY = "gpu_memory_utilization reserve_bytes"
 PRICE = "usd_per_chip_hour provider region tier"
 DEPLOYMENT = (
-    f"model chip machine {WORK} state_slots {SHARDING} {MEMORY} engine choice backend scheduler overlap {PRICE} what_if"
-    " slo"
+    f"model chip machine {WORK} state_slots {SHARDING} {MEMORY} engine choice backend calibration scheduler overlap"
+    f" {PRICE} what_if slo"
 )
 STARTED = "max_model_len max_num_seqs max_num_batched_tokens enforce_eager enable_prefix_caching"
 FORMATS = "quant kv_cache_dtype state_dtype state_slots"
@@ -97,16 +103,15 @@ TAKEN = {
     "models": "json table",
     "chips": f"one_chip vendor min_memory sort for_model quant {MEMORY} {PRICE} json table",
     "check": "pins json table",
-    "validate": "backend points measured_class json table",
+    "backends": "json table",
+    "calibrate": f"files for_model on_chip {SHARDING} quant kv_cache_dtype engine output json table",
+    "validate": "backend calibration points measured_class json table",
 }
 
 
 def test_spellings_are_frozen():
-    fields = [
-        field
-        for field in Options.__dataclass_fields__
-        if field not in ("model", "chip", "machine", "pins", "one_chip", "for_chip")
-    ]
+    words = ("model", "chip", "machine", "pins", "one_chip", "files", "for_chip")
+    fields = [field for field in Options.__dataclass_fields__ if field not in words]
     assert {field: " ".join(flags(field)) for field in fields} == TABLE
 
 

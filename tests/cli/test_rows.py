@@ -9,10 +9,10 @@ from inferometer import __version__
 from inferometer.report.schema import FOLDER, OBJECTS, PRINTED, schema_text
 
 DEPLOYMENT = (
-    "version id model chip machine n_chips engine backend scheduler phase workload feasible reasons sizes placement"
-    " choices batch step_s tpot_s ttft_s tok_per_s tok_per_s_per_chip tok_per_s_per_user bound busy_s mfu mbu"
+    "version id model chip machine n_chips engine backend calibration scheduler phase workload feasible reasons sizes"
+    " placement choices batch step_s tpot_s ttft_s tok_per_s tok_per_s_per_chip tok_per_s_per_user bound busy_s mfu mbu"
     " weights_bytes_per_chip kv_bytes_per_sequence_per_chip state_bytes_per_sequence_per_chip resident_sequences"
-    " usd_per_hour usd_per_mtok_output decode_only_usd_per_mtok_output price_source low high basis diagnostics"
+    " usd_per_hour usd_per_mtok_output decode_only_usd_per_mtok_output price_source low high basis tied diagnostics"
 )
 KEYS = {
     "deployment": DEPLOYMENT,
@@ -46,7 +46,8 @@ KEYS = {
     " kv_bytes_per_sequence_per_chip state_bytes_per_sequence_per_chip caches assumed",
     "cache": "name kind layers heads width dtype tokens_per_entry most_entries bytes_per_token bytes_per_sequence",
     "sizes": "r pp dpa tp ep etp dcp",
-    "workload": "isl osl context images image_size image_tokens draft_tokens all_token_logits kv_cache_dtype"
+    "workload": "isl osl context images image_size image_tokens draft_tokens all_token_logits expert_skew"
+    " distinct_prompts kv_cache_dtype"
     " reserve_bytes overlap assumed what_if",
     "change": "field before after",
     "comparison": "version a b ratio terms memory choices",
@@ -59,6 +60,11 @@ KEYS = {
     "op": "name kind segment layers share shapes dtype flops bytes seconds bound plan plans_beaten",
     "flags": "engine command servers notes",
     "diagnostic": "name text",
+    "backend": "backend origin basis scheduler low high apart data commands figures covered error",
+    "covered": "generation chips dtypes basis n low high source figures",
+    "figure": "what n median p90 bias",
+    "calibration": "output model chip generation engine error_shipped error_left_out low high factors runs",
+    "run": "data sizes isl osl batch metric measured shipped fitted left_out",
 }
 TYPES = {
     "object": dict,
@@ -130,6 +136,7 @@ def test_shipped_schemas_are_what_the_declaration_says(name):
         ("ops", "ops gpt-oss-20b a100-80gb --phase extend --isl 30 --context 1000 --all-token-logits"),
         ("kv", "kv gemma-3-27b --context 131072"),
         ("kv", "kv deepseek-v3 --context 1000 --kv-cache-dtype fp8 --sizes TP=8,DCP=4"),
+        ("backend", "backends"),
     ],
 )
 def test_rows_are_valid(name, words):
@@ -171,7 +178,7 @@ def test_explain_of_a_winner_is_its_row(question):
         assert again.status == 0, again.err
         (explained,) = again.rows
         del explained["ops"], explained["flags"]
-        assert explained == row
+        assert explained == row | {"tied": None}
 
 
 def test_a_row_s_own_placement_gives_the_row():

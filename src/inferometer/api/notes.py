@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
 
+from inferometer.cost.calibrated import Calibrated
 from inferometer.cost.roofline import BAND_FILE
 from inferometer.estimate.result import Diagnostic, Estimate
 from inferometer.estimate.step import Problem
@@ -24,12 +25,26 @@ def _notes(problem: Problem, price_note: str) -> Iterator[Diagnostic]:
     if price_note:
         name = "price-assumed" if price_note.startswith("assumed") else "no-price"
         yield Diagnostic(name=name, text=price_note.removeprefix("assumed: "))
+    yield from _of_another(problem)
     chip = problem.machine.chip.id
     reached = slowest_runs().get(chip, 0.0) if problem.backend.name == "roofline" else 0.0
     if reached > problem.backend.band().high:
         high = problem.backend.band().high
         text = f"the band ends at x{high:.3g}, p90 of all chips' runs; on {chip} published runs reach x{reached:.3g}"
         yield Diagnostic(name="band-too-narrow", text=text)
+
+
+def _of_another(problem: Problem) -> Iterator[Diagnostic]:
+    """Say where a calibration comes from another model or chip than the one asked for."""
+    own = problem.backend.calibration if isinstance(problem.backend, Calibrated) else None
+    if own is None:
+        return
+    asked = {"model": problem.model.name, "chip": problem.machine.chip.id}
+    others = [f"{getattr(own, what)}, not {name}" for what, name in asked.items() if getattr(own, what) != name]
+    if others:
+        yield Diagnostic(
+            name="calibration-of-another", text=f"its runs are of {' and '.join(others)}; run it and add it"
+        )
 
 
 @cache

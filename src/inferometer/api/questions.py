@@ -1,5 +1,6 @@
 """The two questions: what does this deployment do, and which deployments are best."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -153,13 +154,32 @@ def _ranking(
         best += answers[:1]
     found.sort(key=lambda pair: -pair[0])
     return Ranking(
-        answers=tuple(one for _, one in found[:top]),
+        answers=_ties(found[:top]),
         best=tuple(best),
         nearest=tuple(answer(result.nearest) for result in results if result.nearest is not None),
         results=tuple(results),
         by=by,
         per_dollar=per_dollar,
     )
+
+
+def _ties(found: Sequence[tuple[float, Answer]]) -> tuple[Answer, ...]:
+    """Return ranked answers, told whether the band can tell each from the best.
+
+    Scores go as 1 / step, and a prefill's is minus its step. Two rows on one chip share most of what is wrong with
+    either; of two chips both ends of the bands count. A row without a score (no price) is told apart.
+    """
+    told = []
+    for score, one in found:
+        best_score, best = found[0]
+        less, more = sorted((abs(score), abs(best_score)))
+        times = 1.0 if less == more else more / less if less > 0 and score * best_score > 0 else math.inf
+        a, b = best.estimate, one.estimate
+        alike = max(a.alike, b.alike)
+        if best.problem.machine.chip != one.problem.machine.chip:
+            alike = (a.high_s / a.step_s) / (b.low_s / b.step_s)
+        told.append(replace(one, tied=times <= alike))
+    return tuple(told)
 
 
 def _check_order(by: str, terms: Terms, *, per_dollar: bool) -> None:
@@ -202,6 +222,7 @@ def _answer(found: Found, *, terms: Terms, stored: Served, settings: Settings) -
         served_kv_format=stored.kv_format,
         engines=engine_fits(problem, found.estimate),
         changes=terms.changes(problem),
+        calibration=terms.calibration,
     )
 
 

@@ -7,9 +7,9 @@ from typing import TypedDict
 
 from inferometer.api.choices import parse_choices, pinned
 from inferometer.api.whatif import Wanted, changed, parse_what_if
-from inferometer.api.workload import lengths, parse_phase, say_images, with_images
+from inferometer.api.workload import lengths, parse_phase, say_images, with_images, with_routing
 from inferometer.catalog.loader import Quote, default_price, find_engine, quote
-from inferometer.cost.registry import usual_scheduler
+from inferometer.cost.registry import create_backend, usual_scheduler
 from inferometer.cost.schedulers import Overlap, parse_overlap
 from inferometer.errors import InferometerError
 from inferometer.estimate.estimate import make_problem
@@ -51,6 +51,10 @@ class Settings(TypedDict, total=False):
     """Images of a request, in front of its prompt (none)."""
     image_size: str | None
     """Their width and height in pixels (1024x1024)."""
+    expert_skew: float | None
+    """Exponent of the power law that experts are popular by (0: all alike)."""
+    distinct_prompts: int | None
+    """Different prompts in flight at a replica; sequences that share one choose the same experts (all differ)."""
     phase: str | None
     """decode, prefill, extend (isl new tokens behind context cached ones), or verify (drafted tokens and one more)."""
     draft_tokens: int | None
@@ -63,6 +67,8 @@ class Settings(TypedDict, total=False):
     """Choices to pin to one plan, as in mla=absorbed,unpack=apart."""
     backend: str | None
     """Cost backend (calibrated)."""
+    calibration: str | None
+    """File of one's own factors, as `inferometer calibrate` wrote it."""
     scheduler: str | None
     """serial, overlap, or dag (the backend's own)."""
     overlap: str | None
@@ -88,6 +94,8 @@ class Terms:
     engine: str
     backend: str | None
     """None: the default, or what can price the chip."""
+    calibration: str | None
+    """File of one's own factors; None: those shipped."""
     scheduler: str | None
     """None: the backend's usual one."""
     overlap: Overlap
@@ -121,7 +129,7 @@ class Terms:
         """Return the backend to price `chip` with: of a chip whose kernels nobody fitted, the limit; and say so."""
         if self.backend is not None:
             return self.backend
-        if chip.generation:
+        if chip.generation or self.calibration is not None:
             return DEFAULT_BACKEND
         self.assumed["backend"] = f"{FALLBACK_BACKEND} ({chip.id} names no generation of chips)"
         if self.scheduler is None:
@@ -134,7 +142,7 @@ class Terms:
             machine,
             self.workload,
             engine=pinned(find_engine(self.engine), self.choices, self.workload.phase),
-            backend=self._backend(machine.chip),
+            backend=create_backend(self._backend(machine.chip), self.calibration),
             scheduler=self.scheduler,
             overlap=self.overlap,
             reserve=self.reserve,
@@ -179,6 +187,7 @@ def settle(settings: Settings, by: str | None = None) -> Terms:
         workload=work,
         engine=engine,
         backend=settings.get("backend"),
+        calibration=settings.get("calibration"),
         scheduler=scheduler,
         overlap=parse_overlap(text) if text is not None else Overlap(),
         reserve=_reserve(settings, assumed),
@@ -233,7 +242,8 @@ def settle_workload(settings: Settings, by: str | None, assumed: dict[str, str])
         all_token_logits=bool(settings.get("all_token_logits")),
         phase_given=given is not None,
     )
-    return with_images(work, settings.get("images"), settings.get("image_size"), assumed)
+    work = with_images(work, settings.get("images"), settings.get("image_size"), assumed)
+    return with_routing(work, settings.get("expert_skew"), settings.get("distinct_prompts"))
 
 
 def _slots(given: int | None) -> int:

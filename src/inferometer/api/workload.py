@@ -21,6 +21,12 @@ MAX_IMAGES = 100_000
 MAX_PIXELS = 100_000
 """Longest side of an image, same."""
 
+MAX_SKEW = 5.0
+"""Steepest popularity of experts taken: nearly all tokens go to the same k."""
+
+MAX_PROMPTS = 100_000_000
+"""Most prompts, as of sequences."""
+
 DEFAULT_PHASE: Phase = "decode"
 _SIZE = re.compile(r"(\d{1,9})x(\d{1,9})", re.ASCII)
 _SHOWN = 40
@@ -120,6 +126,18 @@ def with_images(work: Workload, images: int | None, size: str | None, assumed: d
         return msgspec.structs.replace(work, images=images)
     width, height = parse_image_size(size)
     return msgspec.structs.replace(work, images=images, image_width=width, image_height=height)
+
+
+def with_routing(work: Workload, skew: float | None, prompts: int | None) -> Workload:
+    """Return the workload with experts popular by a power law, and so many different prompts in flight.
+
+    Raises InferometerError for an exponent or a number that is out of range.
+    """
+    if skew is not None and not 0 <= skew <= MAX_SKEW:
+        raise InferometerError(f"--expert-skew {skew}: must be from 0 (all alike) to {MAX_SKEW:g}")
+    if prompts is not None and not 1 <= prompts <= MAX_PROMPTS:
+        raise InferometerError(f"--distinct-prompts {prompts}: must be from 1 to {MAX_PROMPTS}")
+    return msgspec.structs.replace(work, expert_skew=skew or 0.0, distinct_prompts=prompts)
 
 
 def parse_image_size(text: str) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from inferometer.blocks.images import ImageCount
+from inferometer.blocks.popularity import USUAL, Routing
 from inferometer.blocks.tensors import Tensor, local_cols, local_rows, one_copy_bytes
 from inferometer.graph.layout import Layout, Step, Tree, layout, reshard_tree, step_name
 from inferometer.graph.ops import NONE, ONE, Choice, CollectiveKind, Column, Message, Node, OpKind, Plan, Traffic, Work
@@ -65,6 +66,8 @@ class Pass:
     """Images a sequence brings to the pass."""
     image: ImageCount | None = None
     """What one of them is to the model's tower."""
+    routing: Routing = USUAL
+    """How tokens choose experts."""
     cross_tokens: int = 0
     """I: image tokens of a sequence that cross-attention sees."""
 

@@ -21,6 +21,8 @@ INSTEAD: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (MEMORY, MEMORY),
     (("usd_per_chip_hour",), PRICE),
     (("provider", "region", "tier"), ("usd_per_chip_hour",)),
+    (("backend",), ("calibration",)),
+    (("calibration",), ("backend",)),
     (("context",), ("isl", "osl", "images", "image_size")),
     (("isl", "osl", "images", "image_size"), ("context",)),
     (("phase",), ("draft_tokens",)),

@@ -129,7 +129,8 @@ def validate(options: Options) -> None:
     from inferometer.measurement.validate import validate_points
 
     classes = SCORED_CLASSES if options.measured_class is None else (options.measured_class,)
-    rows = validate_points(options.points, backend=options.backend or DEFAULT_BACKEND, classes=classes)
+    backend = options.backend or DEFAULT_BACKEND
+    rows = validate_points(options.points, backend=backend, calibration=options.calibration, classes=classes)
     if options.json:
         _lines(rows)
         return

@@ -133,6 +133,20 @@ def check(options: Options) -> None:
     verb(options)
 
 
+def backends(options: Options) -> None:
+    """List the cost backends: for which chips, how accurate, from what data."""
+    from inferometer.cli.backends import backends as verb
+
+    verb(options)
+
+
+def calibrate(options: Options) -> None:
+    """Fit factors to your own runs of one model, chip and engine; --calibration uses them."""
+    from inferometer.cli.backends import calibrate as verb
+
+    verb(options)
+
+
 def validate(options: Options) -> None:
     """Hold predictions against published measurements."""
     from inferometer.cli.lists import validate as verb
@@ -141,7 +155,8 @@ def validate(options: Options) -> None:
 
 
 _FUNCTIONS = (
-    *(search, top, explain, memory, fit, max_batch, max_context, ops, params, kv, models, chips, check, validate),
+    *(search, top, explain, memory, fit, max_batch, max_context, ops, params, kv, models, chips, check),
+    *(backends, calibrate, validate),
 )
 for _name, _verb in zip(VERBS, _FUNCTIONS, strict=True):
     command(app, _name, _verb)

@@ -3,6 +3,7 @@
 A verb names the fields it takes; `command` gives it a signature that typer reads, and calls it with one `Options`.
 """
 
+import dataclasses
 import inspect
 import shlex
 from collections.abc import Callable, Sequence
@@ -38,6 +39,9 @@ class Options:
         str | None, _argument("[CHIP]", "Whose arithmetic types to take; without one, those that are stored.")
     ] = None
     pins: Annotated[str, _argument("FILE", "Pinned deployments with their bounds, TOML (docs/files.md).")] = ""
+    files: Annotated[
+        list[str], _argument("FILE...", "Results of vllm bench serve, or points in CSV: 1 to 50 runs.")
+    ] = dataclasses.field(default_factory=list)
     one_chip: Annotated[str | None, _argument("[CHIP]", "One chip in full, of the catalogue or a file.")] = None
     vendor: Annotated[str | None, _option("--vendor", metavar="NAME", text="Chips of one maker.")] = None
     min_memory: Annotated[
@@ -84,6 +88,12 @@ class Options:
     ] = None
     image_size: Annotated[
         str | None, _option("--image-size", metavar="WxH", text="Pixels of each image (1024x1024).")
+    ] = None
+    expert_skew: Annotated[
+        float | None, _option("--expert-skew", metavar="S", text="Experts are popular like 1/rank^S (0: all alike).")
+    ] = None
+    distinct_prompts: Annotated[
+        int | None, _option("--distinct-prompts", metavar="N", text="Different prompts in flight: same experts (all).")
     ] = None
     phase: Annotated[
         str | None, _option("--phase", metavar="PHASE", text="decode (default), prefill, extend or verify.")
@@ -160,6 +170,9 @@ class Options:
     backend: Annotated[
         str | None, _option("--backend", metavar="NAME", text="Cost backend: calibrated (default), roofline.")
     ] = None
+    calibration: Annotated[
+        str | None, _option("--calibration", metavar="FILE", text="Your own factors, as calibrate wrote them.")
+    ] = None
     scheduler: Annotated[
         str | None, _option("--scheduler", metavar="NAME", text="serial, overlap or dag (the backend's).")
     ] = None
@@ -200,6 +213,10 @@ class Options:
     measured_class: Annotated[
         str | None, _option("--class", metavar="NAME", text="Points of one class of measurement only.")
     ] = None
+    on_chip: Annotated[
+        str | None, _option("--chip", metavar="NAME", text="Chip or machine that the runs of result files ran on.")
+    ] = None
+    output: Annotated[str | None, _option("--output", "-o", metavar="FILE", text="Calibration to write (TOML).")] = None
     progress: Annotated[bool, _option("--progress", text="Say on stderr how far it is, terminal or not.")] = False
     json: Annotated[bool, _option("--json", text="One JSON object a line.")] = False
     table: Annotated[bool, _option("--table", text="A table (default).")] = False
@@ -209,7 +226,7 @@ class ClosedPipeError(Exception):
     """Whoever read stdout has gone. No OSError: click would end the process with 1 for that."""
 
 
-REQUIRED = ("model", "chip", "pins")
+REQUIRED = ("model", "chip", "pins", "files")
 
 ENGINE_SPELLING = (
     "tensor_parallel_size",
@@ -220,16 +237,17 @@ ENGINE_SPELLING = (
 )
 
 LENGTHS = ("isl", "osl", "context", "images", "image_size")
+ROUTING = ("expert_skew", "distinct_prompts")
 FORMATS = ("quant", "kv_cache_dtype", "state_dtype")
-WORK = (*FORMATS, "batch_size", *LENGTHS, "phase", "draft_tokens", "all_token_logits")
+WORK = (*FORMATS, "batch_size", *LENGTHS, *ROUTING, "phase", "draft_tokens", "all_token_logits")
 SHARDING = ("sizes", *ENGINE_SPELLING, "enable_expert_parallel")
 MEMORY = ("gpu_memory_utilization", "reserve_bytes")
-COST = ("engine", "choice", "backend", "scheduler", "overlap")
+COST = ("engine", "choice", "backend", "calibration", "scheduler", "overlap")
 PRICE = ("usd_per_chip_hour", "provider", "region", "tier")
 OUTPUT = ("json", "table")
 SUBJECT = ("model", "chip", "machine")
 DEPLOYMENT = (*SUBJECT, *WORK, "state_slots", *SHARDING, *MEMORY, *COST, *PRICE, "what_if", "slo")
-REPEATED = ("what_if",)
+REPEATED = ("what_if", "files")
 PLACED = ("n_gpu_layers", "cpu_offload_gb", "lora_adapters", "lora_rank")
 STARTED = ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "enforce_eager", "enable_prefix_caching")
 STORED = (*FORMATS, "state_slots")
@@ -249,7 +267,9 @@ VERBS: dict[str, tuple[str, ...]] = {
     "models": OUTPUT,
     "chips": ("one_chip", "vendor", "min_memory", "sort", "for_model", "quant", *MEMORY, *PRICE, *OUTPUT),
     "check": ("pins", *OUTPUT),
-    "validate": ("backend", "points", "measured_class", *OUTPUT),
+    "backends": OUTPUT,
+    "calibrate": ("files", "for_model", "on_chip", *SHARDING, "quant", "kv_cache_dtype", "engine", "output", *OUTPUT),
+    "validate": ("backend", "calibration", "points", "measured_class", *OUTPUT),
 }
 """Verb -> the fields it takes."""
 

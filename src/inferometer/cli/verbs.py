@@ -147,11 +147,14 @@ def settings(options: Options) -> api.Settings:
         context=options.context,
         images=options.images,
         image_size=options.image_size,
+        expert_skew=options.expert_skew,
+        distinct_prompts=options.distinct_prompts,
         phase=options.phase,
         draft_tokens=options.draft_tokens,
         all_token_logits=options.all_token_logits,
         engine=options.engine,
         backend=options.backend,
+        calibration=options.calibration,
         choice=options.choice,
         scheduler=options.scheduler,
         overlap=options.overlap,
@@ -201,6 +204,13 @@ def say_unused(options: Options, model: ModelSpec) -> None:
     ]
     if states and not keeps_state(model):
         say(f"{' and '.join(states)} not used: {model.name} keeps no recurrent state")
+    routing = [
+        name
+        for name, value in (("--expert-skew", options.expert_skew), ("--distinct-prompts", options.distinct_prompts))
+        if value
+    ]
+    if routing and not is_moe(model):
+        say(f"{' and '.join(routing)} not used: {model.name} has no experts to choose")
     lengths = [name for name, value in (("--isl", options.isl), ("--osl", options.osl)) if value is not None]
     if options.phase == "extend":
         lengths = []
@@ -235,7 +245,7 @@ def _print_rows(ranking: Ranking) -> None:
 
 
 def _print_table(ranking: Ranking, options: Options, named: Mapping[str, Machine]) -> None:
-    from inferometer.report.tables import Page, diagnosed, lost_text, question_lines, ranking_table
+    from inferometer.report.tables import Page, diagnosed, lost_text, question_lines, ranking_table, tied_lines
     from inferometer.report.text import assumed_text
 
     page = Page()
@@ -245,6 +255,7 @@ def _print_table(ranking: Ranking, options: Options, named: Mapping[str, Machine
         page.show()
     if ranking.answers:
         page.show(ranking_table(ranking))
+        page.show(*tied_lines(ranking))
         page.show()
     page.show(lost_text(ranking))
     if answers:

@@ -1,6 +1,7 @@
 """What a cost backend is: it turns counts and a chip into time, nothing else."""
 
-from typing import NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from inferometer.cost.groups import LinkRate
 from inferometer.graph.ops import Column, OpKind, Work
@@ -29,6 +30,14 @@ class Band(NamedTuple):
     low: float
     high: float
     source: str
+    apart: float = 0.0
+    """Two deployments of one model on one chip whose steps differ by less than this factor cannot be told apart: what
+    is wrong with one is mostly wrong with the other. 0: high / low, as if they had nothing in common."""
+
+    @property
+    def alike(self) -> float:
+        """The factor, `apart` or what the ends leave."""
+        return self.apart or self.high / self.low
 
 
 class CostBackend(Protocol):
@@ -66,4 +75,72 @@ class BackendFactory(Protocol):
 
     def __call__(self, calibration: object | None) -> CostBackend:
         """Return a backend for a calibration (None: its own)."""
+        ...
+
+
+@runtime_checkable
+class KnowsChips(Protocol):
+    """What a backend may add that is surer of some chips than of others. `axes`: those that messages cross."""
+
+    def basis_of(self, chip: ChipSpec, axes: Sequence[Axis]) -> str:
+        """Return the basis of what it says of a chip: the weakest part's."""
+        ...
+
+    def band_of(self, chip: ChipSpec, axes: Sequence[Axis]) -> Band:
+        """Return how far the truth may lie from a step time on that chip."""
+        ...
+
+
+def basis_of(backend: CostBackend, chip: ChipSpec, axes: Sequence[Axis] = ()) -> str:
+    """Return the basis of a backend's times on a chip whose messages cross `axes`."""
+    return backend.basis_of(chip, axes) if isinstance(backend, KnowsChips) else backend.basis
+
+
+def band_of(backend: CostBackend, chip: ChipSpec, axes: Sequence[Axis] = ()) -> Band:
+    """Return the band of a backend's times on a chip whose messages cross `axes`."""
+    return backend.band_of(chip, axes) if isinstance(backend, KnowsChips) else backend.band()
+
+
+class Figure(NamedTuple):
+    """How far predictions of one kind were off where the fit had not seen them."""
+
+    what: str
+    n: int
+    median: float
+    """Of |predicted / measured - 1|."""
+    p90: float
+    bias: float | None
+
+
+class Covered(NamedTuple):
+    """What a backend knows of a group of chips."""
+
+    generation: str
+    basis: Literal["measured", "calibrated", "analytic", "assumed"]
+    dtypes: tuple[str, ...]
+    """Arithmetic with timings of its own; other types are taken for the nearest."""
+    n: int
+    """Published serving numbers it is fitted to."""
+    band: Band
+    source: str
+    figures: tuple[Figure, ...]
+
+
+class Told(NamedTuple):
+    """What a backend says of itself."""
+
+    data: tuple[str, ...]
+    """What it is fitted to."""
+    commands: tuple[str, ...]
+    """What fits it, with the date."""
+    figures: tuple[Figure, ...]
+    covered: tuple[Covered, ...]
+
+
+@runtime_checkable
+class Tells(Protocol):
+    """What a backend may add that is fitted."""
+
+    def told(self) -> Told:
+        """Return what it is fitted to, and how far it was off."""
         ...

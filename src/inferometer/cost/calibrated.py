@@ -4,7 +4,7 @@ Coefficients are by generation of chips, fitted to timed kernels (`python -m inf
 lie in `data/kernels.json` with what they come from. A generation without timings of its own takes another's, `assumed`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import log
@@ -12,7 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from inferometer.cost.backend import Band, CostBackend, Support, WorkPrice
+from inferometer.cost.backend import Band, CostBackend, Support, Told, WorkPrice
+from inferometer.cost.calibration import Calibration, calibration_of
 from inferometer.cost.factors import Factors, generation_with, link_with
 from inferometer.cost.groups import LinkRate
 from inferometer.cost.kernels import (
@@ -58,7 +59,14 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
     date: str
     low: float = 1.0
     high: float = 1.0
-    """Ends of the band: measured over predicted time of rows held out."""
+    """Ends of the band: measured over predicted time of rows held out, their generation known from other models."""
+    wide_low: float = 1.0
+    wide_high: float = 1.0
+    """Ends where nothing of a generation was measured."""
+    apart: float = 1.0
+    """How wrong the ratio of two shardings of one model on one chip may be."""
+    coverage: dict[str, float]
+    """Which rows held out -> share inside the band."""
     factors: dict[str, Factors]
     folds: tuple[dict[str, Factors], ...]
     """Fold -> factors fitted to the points of the other folds."""
@@ -69,19 +77,51 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
 SERVING_FILE = Path(__file__).parent / "data" / "serving.json"
 
 
+OWN_RUNS_FILE = SERVING_FILE.with_name("own_runs.json")
+"""How much a few runs of one's own help, by `inferometer.measurement.score_own_runs`."""
+
+
+class OwnRuns(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a few runs of one's own help, on published series."""
+
+    command: str
+    date: str
+    without: dict[str, float]
+    """series, median, p90, ... by the shipped factors."""
+    any_sharding: dict[str, dict[str, float]]
+    """Number of runs -> the same of rows left out, of any sharding."""
+    one_sharding: dict[str, dict[str, float]]
+    """The same of the sharding that all runs have."""
+
+
+@cache
+def load_own_runs() -> OwnRuns:
+    """Return the committed figures; read at the first call."""
+    return msgspec.json.decode(OWN_RUNS_FILE.read_bytes(), type=OwnRuns)
+
+
 @cache
 def load_serving() -> Serving:
     """Return the committed factors; read at the first call."""
     return msgspec.json.decode(SERVING_FILE.read_bytes(), type=Serving)
 
 
-def calibrated_with(factors: Mapping[str, Factors]) -> "Calibrated":
-    """Return the backend under factors of one's own; a generation that is not named has none."""
-    fits = load_fits()
-    plain = Factors()
+def calibrated_with(factors: Mapping[str, Factors], calibration: Calibration | None = None) -> "Calibrated":
+    """Return the backend under factors of one's own; a generation that is not named has none.
+
+    `calibration` replaces those of its generation.
+    """
+    fits, plain = load_fits(), Factors()
+    if calibration is not None:
+        if calibration.generation not in fits.generations:
+            raise unknown_name("generation of chips", calibration.generation, fits.generations)
+        factors = {**factors, calibration.generation: calibration.own}
+    known = frozenset(name for name, own in factors.items() if own.basis == "calibrated")
     return Calibrated(
         {name: generation_with(own, factors.get(name, plain)) for name, own in fits.generations.items()},
         tuple(link_with(link, factors.get(link.generation, plain)) for link in fits.links),
+        known,
+        calibration,
     )
 
 
@@ -91,6 +131,9 @@ class Calibrated:
 
     generations: Mapping[str, Generation]
     links: tuple[Link, ...]
+    known: frozenset[str] = frozenset()
+    """Generations whose factors are fitted to measurements of their own chips."""
+    calibration: Calibration | None = None
     name: str = "calibrated"
     basis: str = "calibrated"
 
@@ -136,14 +179,44 @@ class Calibrated:
 
         The latency is not below the axis' own: an oversized or far network keeps what it states.
         """
-        alike = [link for link in self.links if link.geometry == axis.geometry]
-        nearest = min(alike, key=lambda link: abs(log(link.bytes_per_s / axis.bytes_per_s)))
+        nearest = self._nearest(axis)
         return LinkRate(max(nearest.alpha_s, axis.latency_s), nearest.share * axis.bytes_per_s)
+
+    def _nearest(self, axis: Axis) -> Link:
+        alike = [link for link in self.links if link.geometry == axis.geometry]
+        return min(alike, key=lambda link: abs(log(link.bytes_per_s / axis.bytes_per_s)))
 
     def band(self) -> Band:
         """Return the band that published measurements leave."""
+        return self._band("published runs held out", load_serving().low, load_serving().high)
+
+    def basis_of(self, chip: ChipSpec, axes: Sequence[Axis]) -> str:
+        """Return `assumed` where nothing of the chip's generation, or of a link that is crossed, was measured."""
+        links = [self._nearest(axis) for axis in axes]
+        timed = all(link.basis == "calibrated" or link.generation in self.known for link in links)
+        return "calibrated" if chip.generation in self.known and timed else "assumed"
+
+    def band_of(self, chip: ChipSpec, axes: Sequence[Axis]) -> Band:
+        """Return the band of a chip: wider where something of it is assumed, that of one's own runs on their chip."""
+        serving, own = load_serving(), self.calibration
+        if self.basis_of(chip, axes) == "assumed":
+            unmeasured = "links" if chip.generation in self.known else chip.generation or "a chip of no generation"
+            return self._band(f"{unmeasured} not measured", serving.wide_low, serving.wide_high)
+        if own is not None and own.chip == chip.id:
+            source = f"{len(own.runs)} own runs of {own.model} on {own.chip}, {own.engine}; {own.date}"
+            return Band(own.low, own.high, source, min(serving.apart, own.high / own.low))
+        return self.band()
+
+    @staticmethod
+    def _band(what: str, low: float, high: float) -> Band:
         fitted = load_serving()
-        return Band(fitted.low, fitted.high, f"published runs held out; {fitted.command}, {fitted.date}")
+        return Band(low, high, f"{what}; {fitted.command}, {fitted.date}", fitted.apart)
+
+    def told(self) -> Told:
+        """Return what it is fitted to, and how far held-out kernels and runs were off."""
+        from inferometer.cost.calibrated_told import told  # noqa: PLC0415 (only the list of backends needs it)
+
+        return told(self, load_fits(), load_serving())
 
 
 WIDTHS = {"fp32": 0.5, "fp16": 1.0, "bf16": 1.0, "fp8": 2.0, "int8": 2.0, "fp4": 4.0}
@@ -158,6 +231,5 @@ def _of(table: dict[str, Product], dtype: str) -> Product:
 
 
 def create(calibration: object | None = None) -> CostBackend:
-    """Return the backend with its own fits."""
-    del calibration
-    return calibrated_with(load_serving().factors)
+    """Return the backend with its own fits; `calibration` (a file that `inferometer calibrate` wrote) adds to them."""
+    return calibrated_with(load_serving().factors, calibration_of(calibration))

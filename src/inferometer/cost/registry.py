@@ -28,7 +28,7 @@ def usual_scheduler(backend: str) -> str:
 GROUP = "inferometer.backends"
 
 
-def _installed() -> "EntryPoints":
+def installed() -> "EntryPoints":
     """Return the backends that installed distributions register; only asked for by name, as the scan takes 30 ms."""
     from importlib.metadata import entry_points  # noqa: PLC0415 (it loads email, sockets and archives)
 
@@ -38,7 +38,7 @@ def _installed() -> "EntryPoints":
 @cache
 def backend_names() -> tuple[str, ...]:
     """Return the backends that are installed, in order of name."""
-    return tuple(sorted({*_OWN, *(p.name for p in _installed())}))
+    return tuple(sorted({*_OWN, *(p.name for p in installed())}))
 
 
 def create_backend(name: str, calibration: object | None = None) -> CostBackend:
@@ -49,7 +49,7 @@ def create_backend(name: str, calibration: object | None = None) -> CostBackend:
     """
     if name in _OWN:
         return _OWN[name](calibration)
-    for point in _installed():
+    for point in installed():
         if point.name == name:
             try:
                 factory: BackendFactory = point.load()

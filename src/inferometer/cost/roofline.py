@@ -7,10 +7,12 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from inferometer.cost.backend import Band, CostBackend, Support, WorkPrice
+from inferometer.cost.backend import Band, CostBackend, Support, Told, WorkPrice
+from inferometer.cost.calibration import refuse_calibration
 from inferometer.cost.groups import LinkRate
 from inferometer.graph.ops import Column, OpKind, Work
 from inferometer.specs.hardware import Axis, ChipSpec
@@ -48,12 +50,25 @@ class Roofline:
         """Return the band published measurements leave around the limit."""
         return _band()
 
+    def told(self) -> Told:
+        """Return what its band is fitted to."""
+        fitted = _fitted()
+        return Told((f"the band: {fitted['source']}",), (f"{fitted['command']} ({fitted['date']})",), (), ())
+
+
+@cache
+def _fitted() -> dict[str, Any]:
+    """Return the fitted band with its figures; read at the first call."""
+    fitted: dict[str, Any] = json.loads(BAND_FILE.read_text(encoding="utf-8"))
+    return fitted
+
 
 @cache
 def _band() -> Band:
-    """Return the fitted band; read at the first call."""
-    fitted = json.loads(BAND_FILE.read_text(encoding="utf-8"))
-    return Band(fitted["low"], fitted["high"], f"{fitted['source']}; {fitted['command']}, {fitted['date']}")
+    """Return the fitted band."""
+    fitted = _fitted()
+    source = f"{fitted['source']}; {fitted['command']}, {fitted['date']}"
+    return Band(fitted["low"], fitted["high"], source, fitted.get("apart", 0.0))
 
 
 def total_bytes(work: Work) -> Column:
@@ -67,5 +82,5 @@ def total_bytes(work: Work) -> Column:
 
 def create(calibration: object | None = None) -> CostBackend:
     """Return the roofline backend; it takes no calibration."""
-    del calibration
+    refuse_calibration("roofline", calibration)
     return Roofline()

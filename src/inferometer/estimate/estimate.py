@@ -11,7 +11,7 @@ import numpy as np
 
 from inferometer.blocks.kinds import is_moe
 from inferometer.blocks.model import unit_count
-from inferometer.cost.backend import CostBackend
+from inferometer.cost.backend import CostBackend, band_of, basis_of
 from inferometer.cost.collectives import collective_lines, lower_envelope
 from inferometer.cost.registry import create_backend, usual_scheduler
 from inferometer.cost.schedulers import Overlap, find_scheduler
@@ -28,7 +28,7 @@ from inferometer.estimate.step import Problem, Step, StepModel, Way
 from inferometer.graph.ops import Column, OpKind
 from inferometer.memory.footprint import Footprint, Reserve, footprint
 from inferometer.specs.deployment import Deployment, EngineSpec, Placement, RolePlacement, Sizes, Workload
-from inferometer.specs.hardware import Machine
+from inferometer.specs.hardware import Axis, Fabric, Machine
 from inferometer.specs.model import ModelSpec
 
 IDEAL = EngineSpec(name="ideal", version="")
@@ -239,6 +239,12 @@ def placement_of(placements: Placements, sharding: int, pair: int) -> Placement:
     return Placement(roles=roles)
 
 
+def crossed_axes(fabric: Fabric, placement: Placement) -> tuple[Axis, ...]:
+    """Return the axes that messages cross: those along which a role extends whose ranks talk to each other."""
+    talking = [where.factors for role, where in placement.roles.items() if role != "r"]
+    return tuple(axis for i, axis in enumerate(fabric.axes) if any(factors[i] > 1 for factors in talking))
+
+
 def _matching(placements: Placements, wanted: Placement) -> int:
     """Return the first pair whose roles have the factors wanted; roles not named are free."""
     for pair in range(int(placements.start[1])):
@@ -280,7 +286,9 @@ def _result(problem: Problem, priced: _Priced) -> Estimate:
     sequences = int(block.sequences[priced.where.row, 0])
     micro = int(problem.microbatches(np.array(float(sizes.pp)), np.array(float(sequences))))
     step_s = priced.at(step.step_s)
-    band = problem.backend.band()
+    placement = placement_of(found.placements, index, int(block.pairs[priced.where.placement, priced.where.row]))
+    crossed = crossed_axes(problem.machine.fabric, placement)
+    band = band_of(problem.backend, problem.machine.chip, crossed)
     memory = _memory(problem, found.held, index, sequences)
     columns = {name: column[index : index + 1] for name, column in found.shardings.sizes.items()}
     rules = [r for r in broken_rules(problem.model, problem.engine, columns) if bool(r.broken[0])]
@@ -289,7 +297,7 @@ def _result(problem: Problem, priced: _Priced) -> Estimate:
     available = sizes.pp * step_s
     return Estimate(
         sizes=sizes,
-        placement=placement_of(found.placements, index, int(block.pairs[priced.where.placement, priced.where.row])),
+        placement=placement,
         placements_priced=int(found.placements.start[index + 1] - found.placements.start[index]),
         batch=priced.batch,
         sequences=sequences,
@@ -297,7 +305,8 @@ def _result(problem: Problem, priced: _Priced) -> Estimate:
         step_s=step_s,
         low_s=step_s * band.low,
         high_s=step_s * band.high,
-        basis=problem.backend.basis,
+        alike=band.alike,
+        basis=basis_of(problem.backend, problem.machine.chip, crossed),
         band_source=band.source,
         busy_s=_busiest_stage(priced, way, micro),
         mfu=micro * useful_compute / available,

@@ -9,6 +9,7 @@ from inferometer.blocks.causal import simpson
 from inferometer.blocks.images import ImageCount, images_of
 from inferometer.blocks.kinds import sees_images
 from inferometer.blocks.lowering import Pass
+from inferometer.blocks.popularity import USUAL, Routing
 from inferometer.estimate.precision import Precision
 from inferometer.graph.ops import Column
 from inferometer.specs.deployment import Workload
@@ -27,6 +28,13 @@ def of_model(work: Workload, model: ModelSpec) -> tuple[Workload, ImageCount | N
         return work, None
     where = "cross_tokens" if sees_images(model) else "image_tokens"
     return msgspec.structs.replace(work, **{where: work.images * image.tokens}), image
+
+
+def routing_of(work: Workload) -> Routing:
+    """Return how the tokens of a workload choose experts."""
+    if not work.expert_skew and work.distinct_prompts is None:
+        return USUAL
+    return Routing(work.expert_skew, float("inf") if work.distinct_prompts is None else float(work.distinct_prompts))
 
 
 def make_pass(
@@ -64,5 +72,6 @@ def make_pass(
         state_bytes_per_element=bytes_per_element(find_format(model.state_format)),
         images=0 if work.generates else work.images,
         image=None if work.generates else image,
+        routing=routing_of(work),
         cross_tokens=work.cross_tokens,
     )

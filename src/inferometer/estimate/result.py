@@ -107,6 +107,8 @@ class Estimate:
     step_s: float
     low_s: float
     high_s: float
+    alike: float
+    """Another deployment of this model on this chip is told from it where its step differs by more than this factor."""
     basis: str
     band_source: str
     busy_s: dict[str, float]

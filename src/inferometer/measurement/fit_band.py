@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from inferometer.cost.roofline import BAND_FILE
+from inferometer.measurement.bands import apart_of
 from inferometer.measurement.summary import decode_like, ratios, time_ratio
 from inferometer.measurement.validate import validate_points
 
@@ -47,15 +48,31 @@ def fit_band(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
+def fit_apart(rows: Iterable[Mapping[str, Any]]) -> float:
+    """Return the factor that tells two shardings of one model on one chip apart (`bands.apart_of`), rows of any class.
+
+    Rows that are marked suspicious are left out: their doubt is of one run, not of both.
+    """
+    used = [row for row in rows if row["fits"] and decode_like(row) and not row["suspicious"]]
+    load = [tuple(row[key] for key in LOAD) for row in used]
+    sharding = [tuple(row["sizes"].values()) for row in used]
+    return apart_of(-np.log([time_ratio(row) for row in used]), load, sharding)
+
+
+LOAD = ("class", "model", "weight_format", "chip", "framework", "isl", "osl", "metric")
+
+
 def _rounded(figures: Mapping[str, Any]) -> dict[str, Any]:
     return {k: float(f"{v:.3g}") if isinstance(v, float) else v for k, v in figures.items()}
 
 
 def main() -> None:
     """Fit, write the file, and say what was written."""
-    rows = [row for row in validate_points(backend="roofline", classes=("A",)) if "summary" not in row]
+    rows = [row for row in validate_points(backend="roofline") if "summary" not in row]
+    fixed = [row for row in rows if row["class"] == "A"]
     today = dt.datetime.now(tz=dt.UTC).date().isoformat()
-    text = json.dumps(fit_band(rows) | {"command": COMMAND, "date": today}, indent=2) + "\n"
+    whole = fit_band(fixed) | {"apart": fit_apart(rows), "command": COMMAND, "date": today}
+    text = json.dumps(whole, indent=2) + "\n"
     BAND_FILE.parent.mkdir(exist_ok=True)
     BAND_FILE.write_text(text, encoding="utf-8")
     sys.stdout.write(text)

@@ -21,10 +21,12 @@ import numpy.typing as npt
 
 from inferometer.cost.calibrated import SERVING_FILE, calibrated_with, load_fits
 from inferometer.cost.factors import NAMES, Factors
+from inferometer.measurement.bands import apart_of, covered, covered_by_others, ends_of, wide_of
 from inferometer.measurement.models import chip_of
 from inferometer.measurement.questions import FOLDS, fold_of
 from inferometer.measurement.summary import ARGONNE
 from inferometer.measurement.validate import Asked, asked_points, predictions
+from inferometer.specs.deployment import Sizes
 
 COMMAND = "python -m inferometer.measurement.fit_serving"
 ROUNDS = 4
@@ -147,11 +149,13 @@ def fit_serving(rows: Rows) -> tuple[dict[str, Factors], list[dict[str, Factors]
     held = np.full(len(rows.asked), np.nan)
     for fold, factors in enumerate(folds):
         mine = rows.fold == fold
-        held[mine] = log_times(_only(rows, mine), factors)
+        held[mine] = log_times(only(rows, mine), factors)
     return now, folds, held
 
 
-def _only(rows: Rows, mask: npt.NDArray[np.bool_]) -> Rows:
+def only(rows: Rows, mask: npt.NDArray[np.bool_]) -> Rows:
+    """Return some of the rows."""
+
     def some(values: Sequence[Any]) -> tuple[Any, ...]:
         return tuple(value for value, own in zip(values, mask, strict=True) if own)
 
@@ -178,15 +182,37 @@ def figures(rows: Rows, held: Vector) -> dict[str, dict[str, float]]:
     }
 
 
-COVERED = 0.85
-"""Share of held-out rows that the band is to cover."""
+def bands(rows: Rows, folds: Sequence[Mapping[str, Factors]], held: Vector) -> dict[str, Any]:
+    """Return the bands of held-out rows, and what they cover.
+
+    A row whose fold has factors of its generation counts for the band of chips that are calibrated; the others say how
+    far off it is where a generation was never measured.
+    """
+    known = np.array([folds[f][g].basis == "calibrated" for f, g in zip(rows.fold, rows.generation, strict=True)])
+    narrow = ends_of(held[known])
+    wide = wide_of(narrow)
+    questions = [one.question for one in rows.asked]
+    load = [
+        (q.klass, q.setup._replace(sizes=Sizes(), n_chips=0), q.framework, q.isl_tok, q.osl_tok, one.point.metric)
+        for one, q in zip(rows.asked, questions, strict=True)
+    ]
+    apart = apart_of(np.where(known, held, np.nan), load, [q.setup.sizes for q in questions])
+    return {
+        "low": narrow.low,
+        "high": narrow.high,
+        "wide_low": wide.low,
+        "wide_high": wide.high,
+        "apart": apart,
+        "coverage": {
+            "calibrated": _short(covered(held[known], narrow)),
+            "calibrated, band of the other folds": _short(covered_by_others(held[known], rows.fold[known])),
+            "assumed": _short(covered(held[~known], wide)),
+        },
+    }
 
 
-def band_of(held: Vector) -> tuple[float, float]:
-    """Return the ends of the band, measured over predicted time: the middle `COVERED` of held-out rows."""
-    ratios = np.exp(-held[np.isfinite(held)])
-    low, high = np.quantile(ratios, [(1 - COVERED) / 2, (1 + COVERED) / 2])
-    return float(f"{low:.3g}"), float(f"{high:.3g}")
+def _short(value: float) -> float:
+    return float(f"{value:.3g}")
 
 
 def main() -> None:
@@ -195,16 +221,8 @@ def main() -> None:
     factors, folds, held = fit_serving(rows)
     told = figures(rows, held)
     today = dt.datetime.now(tz=dt.UTC).date().isoformat()
-    low, high = band_of(held)
-    whole = {
-        "command": COMMAND,
-        "date": today,
-        "low": low,
-        "high": high,
-        "factors": factors,
-        "folds": folds,
-        "figures": told,
-    }
+    whole = {"command": COMMAND, "date": today}
+    whole |= bands(rows, folds, held) | {"factors": factors, "folds": folds, "figures": told}
     text = json.dumps(msgspec.to_builtins(whole), indent=1) + "\n"
     SERVING_FILE.write_text(text, encoding="utf-8")
     sys.stdout.write("".join(f"{name}: {figure}\n" for name, figure in told.items()))

@@ -49,10 +49,19 @@ ENGINES: Mapping[str, EngineLoop] = {
 """Start of the framework's name, lower case -> its loop. Others run as vLLM."""
 
 
+def engine_loop_name(framework: str) -> str:
+    """Return whose loop a framework runs, as published: a key of ENGINES.
+
+    >>> engine_loop_name("TensorRT-LLM"), engine_loop_name("vllm-tpu"), engine_loop_name("")
+    ('trt', 'vllm', 'vllm')
+    """
+    name = framework.lower().replace("tensorrt-llm", "trt").replace("dynamo-", "").replace("mori-", "")
+    return next((start for start in ENGINES if name.startswith(start)), "vllm")
+
+
 def engine_loop(framework: str) -> EngineLoop:
     """Return the loop of a framework as published."""
-    name = framework.lower().replace("tensorrt-llm", "trt").replace("dynamo-", "").replace("mori-", "")
-    return next((own for start, own in ENGINES.items() if name.startswith(start)), ENGINES["vllm"])
+    return ENGINES[engine_loop_name(framework)]
 
 
 def replicas(question: Question) -> int:

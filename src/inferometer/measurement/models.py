@@ -133,6 +133,14 @@ def find_model(name: str) -> ModelSpec | None:
     return model_from_config(config, name=name, source=source, sidecar=preset.quant_sidecar)
 
 
+def preset_id(name: str) -> str:
+    """Return the preset of the same shape as a model that rows name; the name itself where there is none."""
+    try:
+        return name if name in SHAPES else preset_config(SAME.get(name, name)).id
+    except InferometerError:
+        return name
+
+
 @lru_cache(maxsize=256)
 def chip_of(name: str) -> ChipSpec | None:
     """Return the chip a row names; None where the catalogue has none."""

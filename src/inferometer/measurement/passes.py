@@ -3,7 +3,7 @@
 Questions that differ in batch alone share one lowering: the batches are the columns of a block.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ from inferometer.measurement.questions import Question, Setup
 from inferometer.memory.footprint import footprint
 from inferometer.specs.deployment import Workload
 from inferometer.specs.hardware import Machine
+from inferometer.specs.model import ModelSpec
 
 
 class Pass(NamedTuple):
@@ -59,16 +60,26 @@ def decode_of(question: Question) -> Pass:
     return Pass(question.setup, Workload(phase="decode", isl=question.isl_tok + 1, osl=question.decode_steps - 1))
 
 
+class Known(NamedTuple):
+    """Models and machines of one's own."""
+
+    models: Mapping[str, ModelSpec]
+    """Name of a setup's model -> the model, in the formats it is stored in."""
+    machines: Mapping[tuple[str, int], Machine]
+    """Name of a setup's chip and number of chips -> machine."""
+
+
 class Pricer:
     """Prices passes with one backend, and keeps what it priced."""
 
-    def __init__(self, backend: CostBackend) -> None:
-        """Start with nothing priced."""
+    def __init__(self, backend: CostBackend, known: "Known | None" = None) -> None:
+        """Start with nothing priced; `known` are models and machines that setups name beside the published ones."""
         self.backend = backend
+        self._known = known or Known({}, {})
         self.refused: dict[Pass, str] = {}
         """Pass -> why it cannot be priced."""
         self._priced: dict[tuple[Pass, int], Priced] = {}
-        self._machines: dict[tuple[str, int], Machine] = {}
+        self._machines: dict[tuple[str, int], Machine] = dict(self._known.machines)
         self._spaces: dict[Setup, tuple[dict[str, Column], Placements]] = {}
 
     def price(self, wanted: Iterable[tuple[Pass, int]]) -> None:
@@ -117,7 +128,8 @@ class Pricer:
             if chip is None:
                 raise AssertionError(f"{setup.chip} is not known")
             self._machines[key] = build_machine(chip.id, n_chips=setup.n_chips)
-        model = stored_model(setup.model, setup.weights, setup.kv, head=setup.head)
+        own = self._known.models.get(setup.model)
+        model = own or stored_model(setup.model, setup.weights, setup.kv, head=setup.head)
         return make_problem(model, self._machines[key], one.workload, backend=self.backend)
 
     def _space(self, setup: Setup, problem: Problem) -> tuple[dict[str, Column], Placements]:

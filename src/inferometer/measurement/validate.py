@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from inferometer.cost.backend import Band, CostBackend
+from inferometer.cost.backend import Band, CostBackend, band_of
 from inferometer.cost.calibrated import Calibrated, calibrated_with, load_serving
 from inferometer.cost.registry import create_backend
 from inferometer.errors import InferometerError, unknown_name
@@ -16,13 +16,18 @@ from inferometer.measurement.published import read_points
 from inferometer.measurement.questions import SCORED_CLASSES, Question, ask, fold_of
 from inferometer.measurement.summary import era_of, group_of, summarise
 from inferometer.specs.deployment import ROLES
+from inferometer.specs.hardware import ChipSpec
 
 ENGINE = "ideal"
 """Engine that rows are priced with. The engines published rows ran are older than any the catalogue describes."""
 
 
 def validate_points(
-    path: str | None = None, *, backend: str = "roofline", classes: Sequence[str] = SCORED_CLASSES
+    path: str | None = None,
+    *,
+    backend: str = "roofline",
+    calibration: object | None = None,
+    classes: Sequence[str] = SCORED_CLASSES,
 ) -> Iterator[dict[str, Any]]:
     """Yield one row a point that can be scored, in file order, then `{"summary": ...}`.
 
@@ -37,7 +42,7 @@ def validate_points(
         if klass not in SCORED_CLASSES:
             raise InferometerError(f"class {klass} cannot be scored yet; allowed: {', '.join(SCORED_CLASSES)}")
     points = load_points() if path is None else read_points(path)
-    return _validate(points, create_backend(backend), classes)
+    return _validate(points, create_backend(backend, calibration), classes)
 
 
 class Asked(NamedTuple):
@@ -55,12 +60,16 @@ def asked_points(classes: Sequence[str] = SCORED_CLASSES) -> list[Asked]:
 
 def predictions(asked: Sequence[Asked], backend: CostBackend) -> list[float]:
     """Return what a backend says each point should have measured; nan where it cannot be priced."""
-    pricer = Pricer(backend)
-    pricer.price(pair for point, question in asked for pair in wanted_of(question, point.metric))
+    return predicted([(question, point.metric) for point, question in asked], Pricer(backend))
+
+
+def predicted(asked: Sequence[tuple[Question, str]], pricer: Pricer) -> list[float]:
+    """Return what a backend says of each question and metric; nan where it cannot be priced."""
+    pricer.price(pair for question, metric in asked for pair in wanted_of(question, metric))
     out = []
-    for point, question in asked:
-        refused = any(one in pricer.refused for one, _ in wanted_of(question, point.metric))
-        out.append(float("nan") if refused else predict(question, point.metric, pricer).value)
+    for question, metric in asked:
+        refused = any(one in pricer.refused for one, _ in wanted_of(question, metric))
+        out.append(float("nan") if refused else predict(question, metric, pricer).value)
     return out
 
 
@@ -68,7 +77,7 @@ def fold_backends(backend: CostBackend) -> Callable[[Question], CostBackend]:
     """Return the backend that each question is put to: of a fitted one, the fold's that has not seen its pair."""
     if not isinstance(backend, Calibrated):
         return lambda question: backend  # noqa: ARG005 (called as the other)
-    folds = [calibrated_with(factors) for factors in load_serving().folds]
+    folds = [calibrated_with(factors, backend.calibration) for factors in load_serving().folds]
     return lambda question: folds[fold_of(question.setup.model, question.setup.chip)]
 
 
@@ -106,8 +115,9 @@ def _validate(points: Sequence[Point], backend: CostBackend, classes: Sequence[s
 def _row(point: Point, question: Question, pricer: Pricer) -> dict[str, Any]:
     setup = question.setup
     answer = predict(question, point.metric, pricer)
-    low, high = in_metric(answer.value, pricer.backend.band(), is_time=point.is_time)
     chip = chip_of(setup.chip)
+    band = pricer.backend.band() if chip is None else band_of(pricer.backend, chip)
+    low, high = in_metric(answer.value, band, is_time=point.is_time)
     return {
         "group_id": point.group_id,
         "metric": point.metric,
@@ -117,7 +127,7 @@ def _row(point: Point, question: Question, pricer: Pricer) -> dict[str, Any]:
         "low": low,
         "high": high,
         "class": point.klass,
-        "in_sample": seen_by_fit(pricer.backend),
+        "in_sample": seen_by_fit(pricer.backend, chip),
         "unit": METRIC_UNITS[point.metric],
         "model": setup.model,
         "weight_format": setup.weights,
@@ -156,10 +166,13 @@ def in_metric(value: float, band: Band, *, is_time: bool) -> tuple[float, float]
     return value / band.high, value / band.low
 
 
-def seen_by_fit(backend: CostBackend) -> bool:
+def seen_by_fit(backend: CostBackend, chip: ChipSpec | None = None) -> bool:
     """Return whether a backend's times were fitted to the row; datasheet limits were not, nor is a fold's own row.
 
-    Another fitted backend is taken to have seen every row: out of sample is claimed only where it is certain. The band
-    is another matter: it always comes from these rows.
+    Another fitted backend is taken to have seen every row, and a calibration every row of its generation: out of
+    sample is claimed only where it is certain. The band is another matter: it always comes from these rows.
     """
-    return backend.basis != "analytic" and not isinstance(backend, Calibrated)
+    if isinstance(backend, Calibrated):
+        own = backend.calibration
+        return own is not None and (chip is None or own.generation == chip.generation)
+    return backend.basis != "analytic"

@@ -47,6 +47,10 @@ class Answer:
     """Format of the KV cache that it asks for; empty where nobody knows."""
     engines: Mapping[str, "EngineFit"] = field(default_factory=dict)
     """Engine -> whether it can run this."""
+    tied: bool | None = None
+    """Of a ranking: whether the band cannot tell it from the best; None elsewhere."""
+    calibration: str | None = None
+    """File of one's own factors that it was priced with."""
     changes: tuple[Change, ...] = ()
     """What-ifs: how the machine differs from the catalogue's."""
 

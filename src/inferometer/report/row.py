@@ -19,7 +19,10 @@ LISTED_PLACES = ("tp", "dpa", "dcp", "pp", "ep", "etp")
 """Roles a placement lists; the stage and the replicas follow from them."""
 
 
-SILENT = ("what_if", "images", "image_size", "image_tokens", "draft_tokens", "all_token_logits")
+SILENT = (
+    *("what_if", "images", "image_size", "image_tokens", "draft_tokens", "all_token_logits"),
+    *("expert_skew", "distinct_prompts"),
+)
 """Parts of a workload that do not count where they ask for nothing."""
 
 
@@ -68,6 +71,7 @@ def deployment_row(answer: Answer) -> dict[str, Any]:
         "low": priced.low_s,
         "high": priced.high_s,
         "basis": priced.basis,
+        "tied": answer.tied,
         "diagnostics": [asdict(note) for note in priced.diagnostics],
     }
     return _finite(row)  # type: ignore[no-any-return]  # a dict in, a dict out
@@ -136,6 +140,7 @@ def _asked(answer: Answer) -> dict[str, Any]:
         "n_chips": problem.machine.fabric.n_chips,
         "engine": problem.engine.id,
         "backend": problem.backend.name,
+        "calibration": answer.calibration,
         "scheduler": problem.scheduler.name,
         "phase": work.phase,
         "workload": {
@@ -147,6 +152,8 @@ def _asked(answer: Answer) -> dict[str, Any]:
             "image_tokens": work.image_tokens,
             "draft_tokens": work.draft_tokens,
             "all_token_logits": work.all_token_logits,
+            "expert_skew": work.expert_skew,
+            "distinct_prompts": work.distinct_prompts,
             "kv_cache_dtype": problem.model.kv_format,
             "reserve_bytes": answer.estimate.memory.reserve_bytes,
             "overlap": list(problem.overlap),
@@ -163,7 +170,8 @@ def _identity(asked: dict[str, Any], answer: Answer) -> str:
     """
     sizes = [getattr(answer.estimate.sizes, role) for role in ROLES]
     work = {k: v for k, v in asked["workload"].items() if k != "assumed" and (v or k not in SILENT)}
-    counted = [asked | {"workload": work}, sizes, placement_table(answer), answer.estimate.batch]
+    plain = {k: v for k, v in asked.items() if k != "calibration" or v is not None}
+    counted = [plain | {"workload": work}, sizes, placement_table(answer), answer.estimate.batch]
     return blake2b(json.dumps(counted).encode(), digest_size=6).hexdigest()
 
 

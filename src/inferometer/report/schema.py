@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from inferometer.report.field import Field
+from inferometer.report.schema_backends import BACKEND, CALIBRATION, COVERED, FIGURE, RUN
 from inferometer.report.schema_counts import CACHE, COUNTED_OP, FILES, KV, LAYERS, OPS, PARAMS, PART
 from inferometer.report.schema_memory import FIT, LINE, MEMORY, MOST
 
@@ -30,6 +31,8 @@ WORKLOAD = (
     Field("image_tokens", "integer", "tok", "that they add to the prompt of a request"),
     Field("draft_tokens", "integer", "tok", "drafted tokens of a sequence that a verify checks"),
     Field("all_token_logits", "boolean", "", "logits of every prompt token, not of the last alone"),
+    Field("expert_skew", "number", "", "exponent of the power law that experts are popular by; 0: all alike"),
+    Field("distinct_prompts", "integer?", "", "different prompts in flight at a replica; null: all differ"),
     Field("kv_cache_dtype", "string", "", "format of the KV cache"),
     Field("reserve_bytes", "number", "B", "memory of a chip kept from weights and KV"),
     Field("overlap", "number[]", "", "shares of memory and network time that can hide"),
@@ -64,6 +67,7 @@ DEPLOYMENT = (
     Field("n_chips", "integer", "", "chips of the deployment"),
     Field("engine", "string", "", "name@version whose rules were kept; ideal keeps none"),
     Field("backend", "string", "", "what priced the operations"),
+    Field("calibration", "string?", "", "file of one's own factors; null without"),
     Field("scheduler", "string", "", "how busy times became a step"),
     Field("phase", "string", "", "prefill, extend, decode or verify"),
     Field("workload", "workload", "", "what each request asks for"),
@@ -99,6 +103,7 @@ DEPLOYMENT = (
     Field("low", "number?", "s", "lower end of the band of step_s"),
     Field("high", "number?", "s", "upper end"),
     Field("basis", "string", "", "measured, calibrated, analytic or assumed: the weakest part's"),
+    Field("tied", "boolean?", "", "of a ranking: the band cannot tell it from the best; null elsewhere"),
     Field("diagnostics", "diagnostic[]", "", "what to know, by name"),
 )
 
@@ -276,6 +281,11 @@ OBJECTS = {
     "part": PART,
     "kv": KV,
     "cache": CACHE,
+    "backend": BACKEND,
+    "covered": COVERED,
+    "figure": FIGURE,
+    "calibration": CALIBRATION,
+    "run": RUN,
     "sizes": SIZES,
     "workload": WORKLOAD,
     "change": CHANGE,
@@ -306,6 +316,8 @@ PRINTED = (
     "params",
     "ops",
     "kv",
+    "backend",
+    "calibration",
 )
 """Objects that are printed, one a line; their schemas are shipped in `report/schemas`."""
 

@@ -103,8 +103,18 @@ def ranking_table(ranking: Ranking) -> Table:
     heads += ["$ per M\noutput" if decode else "$ per M\nprompt", "memory\nGiB", "<bound"]
     grid = table(heads)
     for place, answer in enumerate(ranking.answers, 1):
-        grid.add_row(str(place), *_ranked(answer, several=several))
+        grid.add_row(f"{TIED * (place > 1 and bool(answer.tied))}{place}", *_ranked(answer, several=several))
     return grid
+
+
+TIED = "~"
+"""Before the place of a row that the band cannot tell from row 1."""
+
+
+def tied_lines(ranking: Ranking) -> list[str]:
+    """Return what the mark of rows means, where there is one."""
+    tied = [place for place, answer in enumerate(ranking.answers, 1) if answer.tied and place > 1]
+    return [f"{TIED} row{'s' * (len(tied) > 1)} {runs(tied)}: the band cannot tell from row 1"] if tied else []
 
 
 def _ranked(answer: Answer, *, several: bool) -> list[str]:

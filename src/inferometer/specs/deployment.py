@@ -84,6 +84,10 @@ class Workload(Spec, frozen=True, kw_only=True):
     image_height: int = 1024
     image_tokens: int = 0
     """Tokens of all images of a request; whoever knows the model fills it in."""
+    expert_skew: float = 0.0
+    """Exponent of the power law that experts are popular by; 0: all alike."""
+    distinct_prompts: int | None = None
+    """Different prompts in flight at a replica: sequences that share one choose the same experts; None: all differ."""
     cross_tokens: int = 0
     """Tokens of all images of a request that cross-attention sees, none of them in the prompt."""
 
