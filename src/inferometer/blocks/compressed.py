@@ -222,6 +222,7 @@ def _core(block: Compressed, low: Lowering) -> list[Node]:
             },
             replication=at.padding,
             rows=np.asarray(float(at.new_tokens)),
+            features=local * spread,
             items=at.sequences,
             shape=f"q [{{b}}, {{t}}, {{n}}, {block.head_dim}] k=v [{{b}}, {{s}}, 1, {block.head_dim}]",
             sizes={

@@ -92,6 +92,7 @@ def _core(block: CrossAttention, low: Lowering, kv_local: Column) -> list[Node]:
         },
         replication=at.padding,
         rows=np.asarray(float(at.new_tokens)),
+        features=gathered / kv_local,
         items=at.sequences * kv_local,
         shape=f"q [{{b}}, {{t}}, {{n}}, {block.head_dim}] kv [{{b}}, {{s}}, {{k}}, {both}]",
         sizes={

@@ -157,6 +157,7 @@ def _scores(
         },
         replication=at.padding * (at.tp / spread),
         rows=np.asarray(float(at.new_tokens)),
+        features=np.asarray(float(indexer.heads)),
         items=at.sequences,
         shape=f"q [{{b}}, {{t}}, {indexer.heads}, {indexer.dim}] k [{{b}}, {{s}}, {indexer.dim}]",
         sizes={"b": at.sequences, "t": np.asarray(float(at.new_tokens)), "s": entries / spread},

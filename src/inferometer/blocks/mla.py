@@ -188,10 +188,21 @@ def _per_head_gemm(low: Lowering, name: str, kv_b: Tensor, heads: Column, *, in_
 
 
 def _core(
-    low: Lowering, *, flops: Column, kv: Column, io: Column, shape: str, heads: Column, keys: Column, share: float
+    low: Lowering,
+    *,
+    flops: Column,
+    kv: Column,
+    io: Column,
+    shape: str,
+    heads: Column,
+    sharing: Column,
+    keys: Column,
+    share: float,
 ) -> Work:
+    """Return a core; `sharing` query heads read each cached head."""
     return Work(
         rows=np.asarray(float(low.at.new_tokens)),
+        features=sharing,
         items=low.at.sequences,
         name="attention-core",
         kind=OpKind.ATTENTION,
@@ -227,6 +238,7 @@ def _absorbed(block: Mla, low: Lowering, kv_b: Tensor) -> list[Node]:
             io=io,
             shape=f"q [{{b}}, {{t}}, {{n}}, {latent}] kv [{{b}}, {{s}}, 1, {latent}]",
             heads=heads * spread,
+            sharing=heads * spread,
             keys=keys / spread,
             share=share,
         )
@@ -273,7 +285,10 @@ def _expanded(block: Mla, low: Lowering, kv_b: Tensor) -> list[Node]:
         flops = at.sequences * (heads * (2 * (qk + value) * pairs))
         shape = f"q [{{b}}, {{t}}, {{n}}, {qk}] kv [{{b}}, {{s}}, {{n}}, {qk + value}]"
         expands.append(expand)
-        cores.append(_core(low, flops=flops, kv=NONE, io=io, shape=shape, heads=group, keys=each / spread, share=share))
+        core = _core(
+            low, flops=flops, kv=NONE, io=io, shape=shape, heads=group, sharing=ONE, keys=each / spread, share=share
+        )
+        cores.append(core)
     nodes = [*low.unpacked(tuple(expands), kv_b.format, made * block.kv_rank), *cores]
     if at.generates:
         nodes = context_parallel(low, group * qk, group * value, group, nodes)

@@ -5,7 +5,8 @@ Letters: F flops, W bytes, P peak, B memory bandwidth, u arithmetic units of the
 * matrix product: t0 + sqrt((F' / eF P)^2 + (W / eB B)^2). F' is F grown by what tiles waste: a product is cut into
   tiles of 64 rows by 128 columns, and u of them run at once, so the padded work is
   Fp = 2 tile k u ceil(tiles / u); F' = F + a (Fp - F), a fitted (0: kernels split k and waste nothing).
-* attention core with few queries: t0 + c items + sqrt((W / eB B)^2 + (F / eF P)^2).
+* attention core with few queries: t0 + c items + sqrt((W / eB B)^2 + (F' / eF P)^2). The queries of the heads that
+  share a kv head are the rows of its products, in whole tiles of 64: F' = F 64 ceil(rows / 64) / rows.
 * attention core with many: t0 + F / (eF P r / (r + r0)) + W / (eB B), r the queries of a sequence.
 * scan of a recurrent state: t0 + sqrt((F / eF P)^2 + (W / eB B)^2), the coefficients of a product.
 * everything else: launches x t1 + W / (e1 B).
@@ -113,9 +114,27 @@ def product_price(work: Work, own: Product, *, units: float, peak: float, bandwi
     return WorkPrice(compute_s, memory_s, own.t0_s * work.kernels + np.sqrt(compute_s**2 + memory_s**2))
 
 
+def tiled_flops(work: Work) -> Column:
+    """Return F' of an attention core with few queries: F of whole tiles of rows.
+
+    >>> from dataclasses import replace
+    >>> from inferometer.graph.ops import OpKind
+    >>> one = np.ones(1)
+    >>> core = Work(name="x", kind=OpKind.ATTENTION, dtype="bf16", flops=100 * one, traffic_bytes={}, replication=one,
+    ...     shape="", features=16 * one)
+    >>> float(tiled_flops(core)[0]), float(tiled_flops(replace(core, rows=5 * one))[0])  # 16 and 80 rows in 64 and 128
+    (400.0, 160.0)
+    """
+    if work.features is None:
+        return work.flops
+    rows = work.rows * work.features
+    tiled: Column = work.flops * (np.ceil(rows * (1 / TILE_ROWS)) * (TILE_ROWS / rows))
+    return tiled
+
+
 def decode_price(work: Work, own: Decode, peak: float, bandwidth: float, moved: Column) -> WorkPrice:
     """Return the price of an attention core with few queries."""
-    compute_s, memory_s = work.flops / (own.flops_share * peak), moved / (own.bytes_share * bandwidth)
+    compute_s, memory_s = tiled_flops(work) / (own.flops_share * peak), moved / (own.bytes_share * bandwidth)
     fixed = own.t0_s * work.kernels + own.item_s * work.items
     return WorkPrice(compute_s, memory_s, fixed + np.sqrt(compute_s**2 + memory_s**2))
 

@@ -76,7 +76,7 @@ class Work:
     rows: Column = field(default_factory=_one)
     """Rows of each matrix product; of an attention core, queries of a sequence."""
     features: Column | None = None
-    """Output columns of each matrix product; None where the op is none."""
+    """Output columns of each matrix product; of an attention core, query heads that share a kv head; None elsewhere."""
     items: Column = field(default_factory=_one)
     """Independent pieces: experts or heads of a product, pairs of sequence and kv head of an attention core."""
     kernels: float = 1.0

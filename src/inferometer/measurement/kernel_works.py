@@ -79,6 +79,7 @@ def attention_work(rows: Sequence[Row], kv_bytes: float, dtype: str) -> Work:
         replication=ONE,
         shape="",
         rows=queries,
+        features=heads / kv_heads,
         items=b * kv_heads,
     )
 
