@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from inferometer.blocks.images import ImageCount
-from inferometer.blocks.popularity import USUAL, Routing
+from inferometer.blocks.popularity import USUAL, Routing, routed
+from inferometer.blocks.routing import Busiest
 from inferometer.blocks.tensors import Tensor, local_cols, local_rows, one_copy_bytes
 from inferometer.graph.layout import Layout, Step, Tree, layout, reshard_tree, step_name
 from inferometer.graph.ops import NONE, ONE, Choice, CollectiveKind, Column, Message, Node, OpKind, Plan, Traffic, Work
 from inferometer.specs.block import Block
+from inferometer.specs.feedforward import Moe
 from inferometer.specs.deployment import PLAIN, Phase
 from inferometer.specs.formats import find_format
 
@@ -121,6 +123,11 @@ class Lowering:
         if key not in self._once:
             self._once[key] = make()
         return self._once[key]
+
+    def busiest_rank(self, block: Moe, ranks: Column) -> Busiest:
+        """Return what the busiest of `ranks` parts of the replica receives in this pass."""
+        at = self.at
+        return routed(block, ranks, at.replica_tokens / at.new_tokens, at.replica_tokens, at.routing)
 
     def narrow_bytes(self, fmt: str) -> float:
         """Return the bytes of one activation fed to a GEMM by weights of format `fmt`, scales included.

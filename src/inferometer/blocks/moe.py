@@ -28,7 +28,6 @@ import numpy as np
 
 from inferometer.blocks.ffn import dense
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
-from inferometer.blocks.popularity import routed
 from inferometer.blocks.routing import Busiest, experts_a_token
 from inferometer.blocks.tensors import INDEX, Tensor, local_rows, one_copy_bytes
 from inferometer.graph.layout import Layout
@@ -166,14 +165,8 @@ def _shared_side(nodes: Iterable[Node]) -> Branch:
 
 def busiest_of(block: Moe, low: Lowering) -> Busiest:
     """Return what the busiest rank receives in this pass; worked out once a block."""
-    busiest: Busiest = low.once("busiest", block, lambda: _routed_over(block, low, low.at.ep))
+    busiest: Busiest = low.once("busiest", block, lambda: low.busiest_rank(block, low.at.ep))
     return busiest
-
-
-def _routed_over(block: Moe, low: Lowering, ranks: Column) -> Busiest:
-    """Return what the busiest of `ranks` parts of the replica receives in this pass."""
-    at = low.at
-    return routed(block, ranks, at.replica_tokens / at.new_tokens, at.replica_tokens, at.routing)
 
 
 def _routed(block: Moe, low: Lowering, by_name: dict[str, Tensor], busiest: Busiest) -> list[Node]:
@@ -348,7 +341,7 @@ def _merged(block: Moe, low: Lowering, sent: float) -> tuple[Message, ...]:
     def sized(parts: Column, element: float) -> Column:
         """Return bytes a rank takes in from beyond its part, were the role cut into `parts`."""
         if id(parts) not in known:
-            per_part = _routed_over(block, low, parts).tokens
+            per_part = low.busiest_rank(block, parts).tokens
             known[id(parts)] = parts, per_part / (np.maximum(at.ep / parts, 1.0) * at.etp)
         return known[id(parts)][1] * (inner * element)
 
