@@ -16,8 +16,8 @@ from inferometer.blocks.tensors import Tensor, local_cols, local_rows, one_copy_
 from inferometer.graph.layout import Layout, Step, Tree, layout, reshard_tree, step_name
 from inferometer.graph.ops import NONE, ONE, Choice, CollectiveKind, Column, Message, Node, OpKind, Plan, Traffic, Work
 from inferometer.specs.block import Block
-from inferometer.specs.feedforward import Moe
 from inferometer.specs.deployment import PLAIN, Phase
+from inferometer.specs.feedforward import Moe
 from inferometer.specs.formats import find_format
 
 ACTIVATION_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp4": 0.5625}
