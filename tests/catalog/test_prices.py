@@ -86,10 +86,13 @@ def test_another_provider_than_the_instance_s_is_refused():
     assert quote(build_machine("p5.48xlarge"), "aws", None, "spot").price.tier == "spot"
 
 
-@pytest.mark.parametrize("change", [{"date": "recently"}, {"date": "2026-1"}, {"price": "free"}, {"unit": "GB"}])
+@pytest.mark.parametrize(
+    "change",
+    [{"date": "recently"}, {"date": "2026-1"}, {"price": "free"}, {"chips": "0"}, {"chips": "x"}, {"unit": "GB"}],
+)
 def test_a_bad_row_is_refused(change):
     row = {"chip": "c", "price": "1", "unit": "$/h", "provider": "P", "tier": "spot", "region": "any",
-           "date": "2026-09-06", "source": "s", "marketplace": "no"}  # fmt: skip
+           "chips": "8", "date": "2026-09-06", "source": "s", "marketplace": "no"}  # fmt: skip
     assert prices_from_rows([row])[0].usd_per_chip_hour == 1
     with pytest.raises(InferometerError):
         prices_from_rows([row | change])

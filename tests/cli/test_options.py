@@ -54,6 +54,24 @@ TABLE = {
     "provider": "--provider",
     "region": "--region",
     "tier": "--tier",
+    "draft": "--draft",
+    "draft_quant": "--draft-quant",
+    "lookahead": "--lookahead",
+    "acceptance": "--acceptance",
+    "accepted": "--accepted",
+    "tree_tokens": "--tree-tokens",
+    "output": "--output -o",
+    "form": "--format",
+    "price_chip": "--chip",
+    "live": "--live",
+    "utilization": "--utilization",
+    "compare_clouds": "--compare-clouds",
+    "compare_all": "--compare-all",
+    "break_even": "--break-even",
+    "capex": "--capex",
+    "years": "--years",
+    "kwh": "--kwh",
+    "pue": "--pue",
     "what_if": "--what-if",
     "grouped": "--by",
     "against": "--against",
@@ -84,6 +102,9 @@ DEPLOYMENT = (
     f"model chip machine {WORK} state_slots {SHARDING} {MEMORY} engine choice backend calibration scheduler overlap"
     f" {PRICE} what_if slo"
 )
+WITHOUT_PHASE = f"{WORK.removesuffix(' phase draft_tokens all_token_logits')} state_slots"
+PRICED = f"{WITHOUT_PHASE} {SHARDING} {MEMORY} engine choice backend calibration scheduler overlap {PRICE} what_if"
+UNPRICED = f"{WITHOUT_PHASE} {SHARDING} {MEMORY} engine choice backend calibration scheduler overlap what_if"
 STARTED = "max_model_len max_num_seqs max_num_batched_tokens enforce_eager enable_prefix_caching"
 FORMATS = "quant kv_cache_dtype state_dtype state_slots"
 SUBJECT = f"model chip machine {FORMATS}"
@@ -100,6 +121,12 @@ TAKEN = {
     "ops": f"model for_chip machine {WORK} {SHARDING} choice json table",
     "params": "model quant grouped json table",
     "kv": f"model context kv_cache_dtype state_dtype images image_size {SHARDING} json table",
+    "cost": f"model any_chip machine {PRICED} utilization break_even capex years kwh pue compare_clouds"
+    " compare_all json table",
+    "compare": f"model any_chip machine {PRICED} utilization json table",
+    "prices": "price_chip provider region tier live json table",
+    "spec": f"model chip machine {UNPRICED} draft draft_quant lookahead acceptance accepted tree_tokens json table",
+    "report": f"model any_chip machine {PRICED} utilization break_even capex years kwh pue output form json table",
     "models": "json table",
     "chips": f"one_chip vendor min_memory sort for_model quant {MEMORY} {PRICE} json table",
     "check": "pins json table",
@@ -110,7 +137,7 @@ TAKEN = {
 
 
 def test_spellings_are_frozen():
-    words = ("model", "chip", "machine", "pins", "one_chip", "files", "for_chip")
+    words = ("model", "chip", "machine", "pins", "one_chip", "files", "for_chip", "any_chip")
     fields = [field for field in Options.__dataclass_fields__ if field not in words]
     assert {field: " ".join(flags(field)) for field in fields} == TABLE
 

@@ -32,6 +32,32 @@ KEYS = {
     " deficit_bytes nearest lines log assumed",
     "most": "value memory",
     "fit": "device vendor source total_bytes free_bytes fits fits_now max_batch max_context memory",
+    "cost": "version model chip machine n_chips engine backend scheduler workload feasible reasons sizes batch"
+    " tpot_s tok_per_s tok_per_s_per_user bound low high basis read_bytes_per_step"
+    " read_by_kind_bytes_per_step tok_per_hour utilization prefill_s prefill_batch prefill_tokens"
+    " prefill_share requests_per_s output_tok_per_s input_tok_per_s provider instance instance_chips"
+    " region tier price_date price_source price_rule price_note usd_per_chip_hour chips_billed"
+    " usd_per_hour usd_per_month owned decode_only_usd_per_mtok_output usd_per_mtok_output"
+    " usd_per_mtok_input usd_per_mtok_blended power_w joules_per_mtok_output"
+    " decode_only_joules_per_mtok_output kwh_per_mtok_output decode_only_kwh_per_mtok_output energy_basis"
+    " break_even definitions diagnostics assumed",
+    "owned": "capex_usd lifetime_years usd_per_kwh pue_ratio",
+    "break_even": "api_usd_per_mtok of usd_per_mtok usd_per_mtok_when_full utilization requests_per_s tok_per_hour",
+    "lost": "chip feasible reasons",
+    "matrix": "version model batch context rows right_sized fastest nearest assumed",
+    "entry": "chip machine n_chips room_bytes required_bytes utilization headroom_bytes memory_bytes_per_s"
+    " max_batch tpot_s tok_per_s output_tok_per_s tok_per_s_per_user usd_per_hour"
+    " decode_only_usd_per_mtok_output usd_per_mtok_output price_source basis status verdict reasons",
+    "pick": "chip why",
+    "offer": "chip usd_per_chip_hour usd_per_instance_hour provider instance instance_chips region tier date"
+    " marketplace source",
+    "speculation": "version model chip machine n_chips engine backend scheduler workload sizes batch draft acceptance"
+    " lookahead drafted tokens_per_pass draft_passes draft_s verify_s decode_s speedup tpot_s tok_per_s"
+    " tok_per_s_per_user best_lookahead best_speedup lookaheads batches gain_ends_at_batch feasible"
+    " reasons weights_bytes_per_chip cache_bytes_per_chip draft_weights_bytes_per_chip"
+    " draft_cache_bytes_per_chip free_bytes_per_chip basis assumed",
+    "round": "batch lookahead drafted tokens_per_pass draft_passes draft_s verify_s decode_s speedup",
+    "report": "version kind model chip machine context cost memory matrix clouds sources commands",
     "line": "name bytes basis note",
     "params": "model total_params active_params active_params_one_table mtp_params by_kind by_dtype checkpoint_bytes"
     " bytes_by_kind layers files unknown_keys assumed",
@@ -82,6 +108,8 @@ def check(value, schema, where="row"):
     names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     fits = any(isinstance(value, TYPES[name]) for name in names)
     assert fits, (where, value, names)
+    if value is None:
+        return
     assert not isinstance(value, bool) or "boolean" in names, (where, value)
     if isinstance(value, list):
         for item in value:
@@ -128,6 +156,11 @@ def test_shipped_schemas_are_what_the_declaration_says(name):
         ("chip", "chips --vendor nvidia --min-memory 80GB --sort price"),
         ("chip_in_full", "chips h200"),
         ("chip_in_full", "chips tpu-v5p --model deepseek-v3"),
+        ("offer", "prices --chip h100"),
+        ("offer", "prices --provider aws --tier spot"),
+        ("speculation", "spec qwen3-32b a100-80gb --draft qwen3-0.6b --quant int4 --acceptance 0.75"),
+        ("speculation", "spec deepseek-v3 h200 8x1 --sizes DPA=8 --acceptance 0.8 --lookahead 1 --batch 64"),
+        ("report", "report qwen2.5-7b rtx4090 --batch-size 8"),
         ("model", "models"),
         ("params", "params deepseek-v3"),
         ("params", "params gpt-oss-20b --by layer"),

@@ -8,7 +8,7 @@ from typing import TypedDict
 import numpy as np
 
 from inferometer.api.load import in_formats, load_machine, load_model
-from inferometer.api.settings import MAX_SEQUENCES, MAX_SLOTS, check_batch
+from inferometer.api.settings import MAX_SEQUENCES, MAX_SLOTS, Settings, check_batch
 from inferometer.api.sizes import chips_of, fill_sizes
 from inferometer.api.whatif import changed, parse_what_if
 from inferometer.api.workload import MAX_TOKENS
@@ -57,6 +57,21 @@ class MemorySettings(TypedDict, total=False):
     lora_adapters: int | None
     lora_rank: int | None
     what_if: str | list[str] | None
+
+
+def of_deployment(settings: Settings, *, context: int, batch: int) -> MemorySettings:
+    """Return what a deployment's settings ask of memory; what-ifs are its machine's."""
+    return MemorySettings(
+        quant=settings.get("quant"),
+        kv_cache_dtype=settings.get("kv_cache_dtype"),
+        state_dtype=settings.get("state_dtype"),
+        state_slots=settings.get("state_slots"),
+        engine=settings.get("engine"),
+        gpu_memory_utilization=settings.get("gpu_memory_utilization"),
+        reserve_bytes=settings.get("reserve_bytes"),
+        context=context,
+        batch=batch,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from inferometer.catalog.chips import chip_file, find_chip, load_chips
 from inferometer.catalog.engines import find_engine, load_engines
 from inferometer.catalog.machines import find_machine, load_machines, machine_file
 from inferometer.catalog.presets import Preset, preset_config, preset_ids
-from inferometer.catalog.prices import Quote, default_price, load_prices, prices_for, quote
+from inferometer.catalog.prices import Quote, chips_billed, default_price, load_prices, need_of, prices_for, quote
 from inferometer.catalog.slices import build_machine
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Quote",
     "build_machine",
     "chip_file",
+    "chips_billed",
     "default_price",
     "find_chip",
     "find_engine",
@@ -21,6 +22,7 @@ __all__ = [
     "load_machines",
     "load_prices",
     "machine_file",
+    "need_of",
     "preset_config",
     "preset_ids",
     "prices_for",

@@ -15,8 +15,16 @@ ON_DEMAND = "on-demand"
 ANY_REGION = "any"
 """Region of a price that is the same everywhere."""
 
-_COLUMNS = ("chip", "price", "unit", "provider", "tier", "region", "date", "source", "marketplace")
+_COLUMNS = ("chip", "price", "unit", "provider", "tier", "region", "chips", "date", "source", "marketplace")
 _DATE = re.compile(r"\d{4}(-\d\d(-\d\d)?)?")
+
+
+class Need(NamedTuple):
+    """Chips to rent."""
+
+    chips: int
+    together: int
+    """Of them, those that share the innermost level of the fabric: one instance has to hold them."""
 
 
 @lru_cache(maxsize=1)
@@ -39,12 +47,20 @@ def prices_from_rows(rows: Iterable[Row]) -> tuple[Price, ...]:
                 tier=r["tier"],
                 region=r["region"],
                 instance=r.get("instance", ""),
+                instance_chips=_chips(r),
                 date=r["date"],
                 source=r["source"],
                 marketplace=yes("prices.csv", r["marketplace"]),
             )
         )
     return tuple(out)
+
+
+def _chips(row: Row) -> int:
+    """Return the chips of an instance, which is let whole."""
+    if not (row["chips"].isdecimal() and int(row["chips"])):
+        raise InferometerError(f"prices.csv: {row['chip']} of {row['provider']}: {row['chips']!r} chips")
+    return int(row["chips"])
 
 
 def prices_for(chip_id: str) -> tuple[Price, ...]:
@@ -69,6 +85,16 @@ def default_price(
     return choose_price(load_prices(), chip_id, provider, region, tier)
 
 
+def narrowed(rows: Iterable[Price], provider: str | None, region: str | None, tier: str | None) -> tuple[Price, ...]:
+    """Return the rows of a provider, a region, a tier; raises UnknownNameError for one that no price has.
+
+    Names are held against the rows given and the catalogue's.
+    """
+    listed = tuple(rows)
+    _check_asked((*listed, *load_prices()), provider, region, tier)
+    return tuple(p for p in listed if _matches(p, provider, region, tier))
+
+
 def choose_price(
     prices: tuple[Price, ...], chip_id: str, provider: str | None, region: str | None, tier: str | None
 ) -> Price | None:
@@ -78,11 +104,46 @@ def choose_price(
 
 
 def _cheapest(
-    prices: Iterable[Price], chip_id: str, provider: str | None, region: str | None, tier: str | None
+    prices: Iterable[Price],
+    chip_id: str,
+    provider: str | None,
+    region: str | None,
+    tier: str | None,
+    *,
+    need: Need | None = None,
 ) -> Price | None:
+    """Return the cheapest usual row, else the cheapest of all: by the chip, or by the bill of `need`."""
     rows = [p for p in prices if p.chip == chip_id and _matches(p, provider, region, tier)]
-    usual = [p for p in rows if p.tier == ON_DEMAND and (provider or not p.marketplace)]
-    return min(usual or rows, key=lambda p: p.usd_per_chip_hour, default=None)
+    usual = [p for p in rows if p.tier == ON_DEMAND and (provider or not p.marketplace)] or rows
+    if need is None:
+        return min(usual, key=lambda p: p.usd_per_chip_hour, default=None)
+    return min(large_enough(usual, need), key=lambda p: (bill_of(p, need.chips), p.usd_per_chip_hour), default=None)
+
+
+def need_of(machine: Machine) -> Need:
+    """Return the chips that a machine is made of."""
+    return Need(machine.fabric.n_chips, machine.fabric.axes[0].size)
+
+
+def large_enough(rows: Iterable[Price], need: Need) -> list[Price]:
+    """Return the rows whose instance holds the chips that belong together; the largest where none does (a rack)."""
+    listed = list(rows)
+    least = min(need.together, max((p.instance_chips for p in listed), default=0))
+    return [p for p in listed if p.instance_chips >= least]
+
+
+def chips_billed(price: Price, n_chips: int) -> int:
+    """Return the chips of as many whole instances as hold `n_chips`.
+
+    >>> chips_billed(default_price("h100-sxm"), 3)
+    8
+    """
+    return -(-n_chips // price.instance_chips) * price.instance_chips
+
+
+def bill_of(price: Price, n_chips: int) -> float:
+    """Return dollars an hour of as many whole instances as hold `n_chips`."""
+    return chips_billed(price, n_chips) * price.usd_per_chip_hour
 
 
 class Quote(NamedTuple):
@@ -93,8 +154,12 @@ class Quote(NamedTuple):
     """Why there is none, or why it is another instance's."""
 
 
-def quote(machine: Machine, provider: str | None, region: str | None, tier: str | None) -> Quote:
+def quote(
+    machine: Machine, provider: str | None, region: str | None, tier: str | None, *, whole: bool = False
+) -> Quote:
     """Return the price to take for a chip of `machine`, narrowed by provider, region and tier.
+
+    `whole`: the cheapest by what whole instances for all of its chips cost, not by the chip.
 
     A named cloud instance takes its own rows, else its provider's rows of the chip; a machine that one provider lets
     takes that provider's. Raises InferometerError where `provider` is another one, UnknownNameError as `default_price`.
@@ -104,20 +169,20 @@ def quote(machine: Machine, provider: str | None, region: str | None, tier: str 
     'AWS'
     """
     asked = (provider, region, tier)
-    prices = load_prices()
+    prices, need = load_prices(), need_of(machine) if whole else None
     _check_asked(prices, *asked)
     chip, product = machine.chip, machine.product
     owner = None if product in ("", chip.default_machine) else provider_of(product)
     if owner is None:
-        price = _cheapest(prices, chip.id, *asked)
+        price = _cheapest(prices, chip.id, *asked, need=need)
         return Quote(price, _missing(chip.id, asked) if price is None else "")
     if provider is not None and not _same(owner, provider):
         raise InferometerError(f"--provider {provider}: {product} is let by {owner}; leave --provider out")
     names = {one.name for one in load_instances().values() if product in (one.name, one.machine)}
-    own = _cheapest((p for p in prices if p.instance in names), chip.id, owner, region, tier)
+    own = _cheapest((p for p in prices if p.instance in names), chip.id, owner, region, tier, need=need)
     if own is not None:
         return Quote(own)
-    price = _cheapest(prices, chip.id, owner, region, tier)
+    price = _cheapest(prices, chip.id, owner, region, tier, need=need)
     if price is None:
         return Quote(None, _missing(chip.id, (owner, region, tier)))
     return Quote(price, f"assumed: {product} has no price of its own")

@@ -91,6 +91,41 @@ def max_context(options: Options) -> None:
     verb(options)
 
 
+def cost(options: Options) -> None:
+    """Say what tokens cost on MODEL's machine: rented or owned, at every price, on every chip; exit 1 if it misfits."""
+    from inferometer.cli.money import cost as verb
+
+    verb(options)
+
+
+def compare(options: Options) -> None:
+    """Hold every chip against MODEL: memory, speed, dollars, which to take; exit 1 where none fits."""
+    from inferometer.cli.money import compare as verb
+
+    verb(options)
+
+
+def prices(options: Options) -> None:
+    """List the prices of chips with source and date, or those of the day."""
+    from inferometer.cli.money import prices as verb
+
+    verb(options)
+
+
+def spec(options: Options) -> None:
+    """Say what speculative decoding brings MODEL: tokens a pass, speed-up, best lookahead, where batch ends it."""
+    from inferometer.cli.money import spec as verb
+
+    verb(options)
+
+
+def report(options: Options) -> None:
+    """Write a report to decide by on MODEL and CHIP, or render a report's own JSON again; exit 1 if it misfits."""
+    from inferometer.cli.report import report as verb
+
+    verb(options)
+
+
 def params(options: Options) -> None:
     """Count the parameters of MODEL by kind of tensor."""
     from inferometer.cli.lists import params as verb
@@ -155,8 +190,8 @@ def validate(options: Options) -> None:
 
 
 _FUNCTIONS = (
-    *(search, top, explain, memory, fit, max_batch, max_context, ops, params, kv, models, chips, check),
-    *(backends, calibrate, validate),
+    *(search, top, explain, memory, fit, max_batch, max_context, ops, params, kv),
+    *(cost, compare, prices, spec, report, models, chips, check, backends, calibrate, validate),
 )
 for _name, _verb in zip(VERBS, _FUNCTIONS, strict=True):
     command(app, _name, _verb)

@@ -38,6 +38,9 @@ class Options:
     for_chip: Annotated[
         str | None, _argument("[CHIP]", "Whose arithmetic types to take; without one, those that are stored.")
     ] = None
+    any_chip: Annotated[
+        str | None, _argument("[CHIP]", "Chip, machine, cloud instance or a file; where several are compared, all.")
+    ] = None
     pins: Annotated[str, _argument("FILE", "Pinned deployments with their bounds, TOML (docs/files.md).")] = ""
     files: Annotated[
         list[str], _argument("FILE...", "Results of vllm bench serve, or points in CSV: 1 to 50 runs.")
@@ -187,6 +190,44 @@ class Options:
     tier: Annotated[
         str | None, _option("--tier", metavar="NAME", text="on-demand, spot, lowest-listed or marketplace.")
     ] = None
+    draft: Annotated[str | None, _option("--draft", metavar="MODEL", text="Draft model (the model's own drafter).")] = (
+        None
+    )
+    draft_quant: Annotated[str | None, _option("--draft-quant", metavar="NAME", text="Its weights as fp8, ...")] = None
+    lookahead: Annotated[int | None, _option("--lookahead", metavar="K", text="Places guessed ahead (4).")] = None
+    acceptance: Annotated[
+        float | None, _option("--acceptance", metavar="A", text="Chance that a guess is taken once those before were.")
+    ] = None
+    accepted: Annotated[
+        float | None, _option("--accepted", metavar="TOKENS", text="Of a tree: mean of guesses taken a pass, instead.")
+    ] = None
+    tree_tokens: Annotated[
+        int | None, _option("--tree-tokens", metavar="N", text="Guesses of a tree, all checked (the lookahead).")
+    ] = None
+    output: Annotated[
+        str | None, _option("--output", "-o", metavar="FILE", text="Where to: rfc.md, .html or .json (stdout).")
+    ] = None
+    form: Annotated[str | None, _option("--format", metavar="FORM", text="md (default), html or json.")] = None
+    price_chip: Annotated[str | None, _option("--chip", metavar="CHIP", text="Prices of one chip (all).")] = None
+    live: Annotated[
+        bool, _option("--live", text="Of the day, through gpuhunt (pip install 'inferometer[prices]').")
+    ] = False
+    utilization: Annotated[
+        float | None, _option("--utilization", metavar="SHARE", text="Of the hour that it is busy (1).")
+    ] = None
+    compare_clouds: Annotated[bool, _option("--compare-clouds", text="Every provider and tier with a price.")] = False
+    compare_all: Annotated[bool, _option("--compare-all", text="Every chip of the catalogue.")] = False
+    break_even: Annotated[
+        float | None, _option("--break-even", metavar="USD", text="A closed API's price of a million tokens, to beat.")
+    ] = None
+    capex: Annotated[
+        float | None, _option("--capex", metavar="USD", text="Owned hardware: all chips with their hosts.")
+    ] = None
+    years: Annotated[float | None, _option("--years", metavar="N", text="Life of owned hardware (4).")] = None
+    kwh: Annotated[float | None, _option("--kwh", metavar="USD", text="Price of a kWh (0.12).")] = None
+    pue: Annotated[
+        float | None, _option("--pue", metavar="RATIO", text="Power of the site over that of the chips (1.3).")
+    ] = None
     what_if: Annotated[
         list[str] | None,
         _option("--what-if", metavar="FIELD=VALUE,...", text="Change the machine: hbm_bandwidth=+20%, link.nvlink=2x."),
@@ -243,11 +284,17 @@ WORK = (*FORMATS, "batch_size", *LENGTHS, *ROUTING, "phase", "draft_tokens", "al
 SHARDING = ("sizes", *ENGINE_SPELLING, "enable_expert_parallel")
 MEMORY = ("gpu_memory_utilization", "reserve_bytes")
 COST = ("engine", "choice", "backend", "calibration", "scheduler", "overlap")
+OWNED = ("capex", "years", "kwh", "pue")
 PRICE = ("usd_per_chip_hour", "provider", "region", "tier")
 OUTPUT = ("json", "table")
 SUBJECT = ("model", "chip", "machine")
 DEPLOYMENT = (*SUBJECT, *WORK, "state_slots", *SHARDING, *MEMORY, *COST, *PRICE, "what_if", "slo")
 REPEATED = ("what_if", "files")
+PHASE = ("phase", "draft_tokens", "all_token_logits")
+PRICED = tuple(field for field in DEPLOYMENT if field not in (*PHASE, "slo"))
+"""A deployment in both phases."""
+ANY = ("model", "any_chip", *PRICED[2:])
+"""The same, whose CHIP may be left out."""
 PLACED = ("n_gpu_layers", "cpu_offload_gb", "lora_adapters", "lora_rank")
 STARTED = ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "enforce_eager", "enable_prefix_caching")
 STORED = (*FORMATS, "state_slots")
@@ -264,6 +311,17 @@ VERBS: dict[str, tuple[str, ...]] = {
     "ops": ("model", "for_chip", "machine", *WORK, *SHARDING, "choice", *OUTPUT),
     "params": ("model", "quant", "grouped", *OUTPUT),
     "kv": ("model", "context", "kv_cache_dtype", "state_dtype", "images", "image_size", *SHARDING, *OUTPUT),
+    "cost": (
+        *(*ANY, "utilization", "break_even", *OWNED),
+        *("compare_clouds", "compare_all", *OUTPUT),
+    ),
+    "compare": (*ANY, "utilization", *OUTPUT),
+    "prices": ("price_chip", "provider", "region", "tier", "live", *OUTPUT),
+    "spec": (
+        *(field for field in PRICED if field not in PRICE),
+        *("draft", "draft_quant", "lookahead", "acceptance", "accepted", "tree_tokens", *OUTPUT),
+    ),
+    "report": (*ANY, "utilization", "break_even", *OWNED, "output", "form", *OUTPUT),
     "models": OUTPUT,
     "chips": ("one_chip", "vendor", "min_memory", "sort", "for_model", "quant", *MEMORY, *PRICE, *OUTPUT),
     "check": ("pins", *OUTPUT),

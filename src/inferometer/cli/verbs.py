@@ -81,7 +81,7 @@ def explain(options: Options) -> None:
     if not all(one.estimate.feasible for one in answers):
         for name, one in zip(("A: ", "B: ") if len(answers) > 1 else ("",), answers, strict=True):
             if not one.estimate.feasible:
-                say(f"{name}not feasible: " + "; ".join((*one.estimate.reasons, *_room(one))))
+                say(f"{name}not feasible: " + "; ".join((*one.estimate.reasons, *room_text(one))))
         raise typer.Exit(NOT_FEASIBLE)
 
 
@@ -187,12 +187,18 @@ def role_sizes(options: Options, model: ModelSpec) -> dict[str, int]:
 
 def machines(options: Options, sizes: dict[str, int]) -> dict[str, Machine]:
     """Return the machine of each CHIP as typed; without MACHINE it has as many chips as the sizes span."""
-    names = [name.strip() for name in options.chip.split(",")]
-    if not all(names) or len(names) > MAX_MACHINES:
-        raise InferometerError(f"CHIP {options.chip[:80]!r}: one name, or up to {MAX_MACHINES} with commas between")
-    if repeated := next((name for name in names if names.count(name) > 1), None):
-        raise InferometerError(f"CHIP {options.chip[:80]!r} names {repeated} twice")
+    names = chip_names(options.chip)
     return {name: load_machine(name, options.machine, None if options.machine else chips_of(sizes)) for name in names}
+
+
+def chip_names(text: str) -> list[str]:
+    """Return the names of CHIP as typed; raises InferometerError for an empty, a repeated or one too many."""
+    names = [name.strip() for name in text.split(",")]
+    if not all(names) or len(names) > MAX_MACHINES:
+        raise InferometerError(f"CHIP {text[:80]!r}: one name, or up to {MAX_MACHINES} with commas between")
+    if repeated := next((name for name in names if names.count(name) > 1), None):
+        raise InferometerError(f"CHIP {text[:80]!r} names {repeated} twice")
+    return names
 
 
 def say_unused(options: Options, model: ModelSpec) -> None:
@@ -222,7 +228,7 @@ def say_unused(options: Options, model: ModelSpec) -> None:
         say("--osl not used: a prefill writes no answer")
 
 
-def _room(answer: Answer) -> list[str]:
+def room_text(answer: Answer) -> list[str]:
     """Return the batch that does fit, where only the batch does not."""
     room = resident_sequences(answer)
     too_many = any(reason.startswith("batch-does-not-fit") for reason in answer.estimate.reasons)

@@ -48,7 +48,8 @@ def print_explanation(page: Page, answer: Answer) -> None:
         page.show(note)
 
 
-def _pairs(rows: Sequence[tuple[str, str]]) -> Table:
+def labelled(rows: Sequence[tuple[str, str]]) -> Table:
+    """Return names in bold beside what they are."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
@@ -90,7 +91,7 @@ def _header(answer: Answer) -> Table:
         rows.insert(2, ("what if", f"{changes_text(answer)}; price as it is"))
     if priced.microbatches > 1:
         rows.insert(4, ("microbatches", str(priced.microbatches)))
-    return _pairs(rows + [("not feasible", reason) for reason in priced.reasons])
+    return labelled(rows + [("not feasible", reason) for reason in priced.reasons])
 
 
 def _images(answer: Answer) -> str:

@@ -11,6 +11,19 @@ from inferometer.report.field import Field
 from inferometer.report.schema_backends import BACKEND, CALIBRATION, COVERED, FIGURE, RUN
 from inferometer.report.schema_counts import CACHE, COUNTED_OP, FILES, KV, LAYERS, OPS, PARAMS, PART
 from inferometer.report.schema_memory import FIT, LINE, MEMORY, MOST
+from inferometer.report.schema_money import (
+    BREAK_EVEN,
+    COST,
+    ENTRY,
+    LOST,
+    MATRIX,
+    OFFER,
+    OWNED,
+    PICK,
+    REPORT,
+    ROUND,
+    SPECULATION,
+)
 
 SIZES = (
     Field("r", "integer", "", "replicas, which share nothing"),
@@ -286,6 +299,17 @@ OBJECTS = {
     "figure": FIGURE,
     "calibration": CALIBRATION,
     "run": RUN,
+    "cost": COST,
+    "owned": OWNED,
+    "break_even": BREAK_EVEN,
+    "lost": LOST,
+    "matrix": MATRIX,
+    "entry": ENTRY,
+    "pick": PICK,
+    "offer": OFFER,
+    "speculation": SPECULATION,
+    "round": ROUND,
+    "report": REPORT,
     "sizes": SIZES,
     "workload": WORKLOAD,
     "change": CHANGE,
@@ -309,6 +333,12 @@ PRINTED = (
     "memory",
     "most",
     "fit",
+    "cost",
+    "lost",
+    "matrix",
+    "offer",
+    "speculation",
+    "report",
     "chip",
     "chip_in_full",
     "pin",

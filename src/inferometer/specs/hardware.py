@@ -132,6 +132,8 @@ class Price(Spec, frozen=True, kw_only=True):
     tier: str
     region: str = ""
     instance: str = ""
+    instance_chips: int = 1
+    """Chips of an instance, which is let whole."""
     date: str
     source: str
     marketplace: bool = False
