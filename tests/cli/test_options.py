@@ -83,7 +83,6 @@ TABLE = {
     "points": "--points",
     "measured_class": "--class",
     "on_chip": "--chip",
-    "output": "--output -o",
     "progress": "--progress",
     "json": "--json",
     "table": "--table",

@@ -204,9 +204,9 @@ class Options:
     tree_tokens: Annotated[
         int | None, _option("--tree-tokens", metavar="N", text="Guesses of a tree, all checked (the lookahead).")
     ] = None
-    output: Annotated[
-        str | None, _option("--output", "-o", metavar="FILE", text="Where to: rfc.md, .html or .json (stdout).")
-    ] = None
+    output: Annotated[str | None, _option("--output", "-o", metavar="FILE", text="Report (stdout) or calibration.")] = (
+        None
+    )
     form: Annotated[str | None, _option("--format", metavar="FORM", text="md (default), html or json.")] = None
     price_chip: Annotated[str | None, _option("--chip", metavar="CHIP", text="Prices of one chip (all).")] = None
     live: Annotated[
@@ -257,7 +257,6 @@ class Options:
     on_chip: Annotated[
         str | None, _option("--chip", metavar="NAME", text="Chip or machine that the runs of result files ran on.")
     ] = None
-    output: Annotated[str | None, _option("--output", "-o", metavar="FILE", text="Calibration to write (TOML).")] = None
     progress: Annotated[bool, _option("--progress", text="Say on stderr how far it is, terminal or not.")] = False
     json: Annotated[bool, _option("--json", text="One JSON object a line.")] = False
     table: Annotated[bool, _option("--table", text="A table (default).")] = False
