@@ -67,7 +67,8 @@ def _compressor(block: Compressed, prefix: str, dim: int, hidden: int, dtype: st
     found = [_matrix(block, f"{prefix}_kv", width, hidden, dtype)]
     if gated:
         found.append(_matrix(block, f"{prefix}_gate", width, hidden, dtype))
-        found.append(_vector(f"{prefix}_bias", block.ratio * width, STATE_FORMAT))
+        if block.gate_bias:
+            found.append(_vector(f"{prefix}_bias", block.ratio * width, STATE_FORMAT))
     return [*found, _vector(f"{prefix}_norm", dim, dtype, "norm")]
 
 
@@ -81,6 +82,8 @@ def _index_tensors(block: Compressed, hidden: int, dtype: str) -> list[Tensor]:
         found += _compressor(block, "index", own.dim, hidden, dtype, gated=True)
     if block.index_keys == "latent":
         found.append(_matrix(block, "index_k", own.dim, block.head_dim, dtype))
+        if own.k_norm == "rms":
+            found.append(_vector("index_k_norm", own.dim, dtype, "norm"))
     return found
 
 

@@ -176,6 +176,7 @@ def _assemble(
     norm, own = dialect.norm, (of_layers(stored_mixers, mixer_of), of_layers(stored_ffns, ffn_of))
     placed = lookups(reader, dialect, hidden=hidden, layers=stated)
     layers = [Layer(mixer=m, ffn=f) for m, f in zip(mixer_of, ffn_of, strict=True)]
+    around = residual(reader, dialect)
     return ModelSpec(
         name=name,
         architecture=model_type,
@@ -184,7 +185,7 @@ def _assemble(
         max_context=context,
         mixers=stored_mixers,
         **_arranged(stored_ffns, layers, placed, each=each),
-        residual=residual(reader, dialect),
+        residual=around,
         tied=tied,
         dtype=dtype,
         head_format=None if tied else rules.head_format(),
@@ -194,7 +195,7 @@ def _assemble(
         norm_weight=norm.weight,
         norm_bias=flag(reader, norm.bias),
         head_bias=flag(reader, dialect.head_bias),
-        drafters=drafters(reader, dialect, *own, hidden=hidden),
+        drafters=drafters(reader, dialect, *own, hidden=hidden, vocab=vocab, around=around),
         state_format=_state_format(reader, stored_mixers),
         more_rows=dialect.more_rows,
         layer_inputs=_layer_inputs(reader, dialect, rules),

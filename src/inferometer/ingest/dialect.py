@@ -6,7 +6,7 @@ from typing import Literal
 
 from inferometer.ingest.modules import Modules
 from inferometer.ingest.reader import Default
-from inferometer.ingest.small_rules import DrafterRule, LatentRule
+from inferometer.ingest.small_rules import CompressRule, DrafterRule, LatentRule
 from inferometer.specs.block import Block
 
 
@@ -78,10 +78,10 @@ class WindowRule:
 class MoeRule:
     """How a family spells its experts."""
 
-    layers: Literal["every", "sparse_step", "after_dense", "interleaved", "span", "listed", "period"]
+    layers: Literal["every", "sparse_step", "after_dense", "interleaved", "span", "listed", "period", "typed"]
     """every; `decoder_sparse_step` and `mlp_only_layers`; `first_k_dense_replace` and `moe_layer_freq`;
     `interleave_moe_layer_step`; `moe_layer_start_index`, `_end_index` and `moe_layer_interval`;
-    `moe_layers_enum`, numbers with commas between; `expert_layer_period` and `_offset`."""
+    `moe_layers_enum`, numbers with commas between; `expert_layer_period` and `_offset`; `mlp_layer_types`."""
     width: str | tuple[str, ...]
     """Fields with the width of one routed expert, the first that is given."""
     shared_count: str | None = None
@@ -342,6 +342,7 @@ class Dialect:
     index: IndexRule | None = None
     """The indexer of layers without a window."""
     latent: LatentRule = field(default_factory=LatentRule)
+    compress: CompressRule = field(default_factory=CompressRule)
     multi_query: Key | None = None
     """Flag that means one kv head."""
     multi_query_unless: Key | None = None

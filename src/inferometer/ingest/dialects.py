@@ -7,6 +7,7 @@ from inferometer.ingest import families_hybrid as hybrid
 from inferometer.ingest import families_llama as llama
 from inferometer.ingest import families_mamba as mamba
 from inferometer.ingest import families_more as more
+from inferometer.ingest import families_next as late
 from inferometer.ingest import families_sparse as sparse
 from inferometer.ingest import families_wide as wide
 from inferometer.ingest.dialect import Dialect
@@ -46,6 +47,12 @@ DIALECTS: dict[str, Dialect] = {
     **mamba.MAMBA,
     **hybrid.CONV,
     **sparse.SPARSE,
+    **late.GLM,
+    **late.QWEN4,
+    **late.HUNYUAN,
+    **late.DEEPSEEK_NEXT,
+    **late.MISTRAL,
+    **late.EXAONE_MOE,
     "kimi_k2": llama.DEEPSEEK["deepseek_v3"],  # moonshotai names DeepseekV3ForCausalLM and its configuration class
     "minimax": replace(hybrid.DELTA["minimax_m1"], from_code_alone=True),
     "hunyuan_v1_moe": replace(

@@ -9,12 +9,14 @@ from collections.abc import Sequence
 
 from inferometer.ingest.bounds import MAX_MTP
 from inferometer.ingest.dialect import Dialect
+from inferometer.ingest.dspark import BLOCK, dspark, window_alone
 from inferometer.ingest.layer_kinds import draft_layers
 from inferometer.ingest.reader import ConfigReader
 from inferometer.ingest.small_rules import DrafterRule
 from inferometer.specs.drafter import Drafter, DraftLayer
 from inferometer.specs.feedforward import FeedForward, Ffn
-from inferometer.specs.mixers import Attention, Mixer
+from inferometer.specs.mixers import Attention, Mixer, Mla
+from inferometer.specs.residual import HyperConnections, Residual
 
 
 def drafters(
@@ -24,9 +26,18 @@ def drafters(
     ffns: Sequence[FeedForward | None],
     *,
     hidden: int,
+    vocab: int,
+    around: Residual | None,
 ) -> tuple[Drafter, ...]:
-    """Return what guesses ahead of the model; `mixers` and `ffns` are those of each layer, as stored."""
+    """Return what guesses ahead of the model; `mixers` and `ffns` are those of each layer, as stored.
+
+    Where its streams are weighed once more at the end, so are the model's (`around`).
+    """
     rule = dialect.drafter
+    if reader.has(BLOCK) and reader.find(BLOCK)[1] is not None:
+        reader.skip(rule.count, rule.pattern or "")
+        stacked = ([block for block in mixers if block is not None], [block for block in ffns if block is not None])
+        return (dspark(reader, *stacked, hidden=hidden, vocab=vocab, head=_head(around, hidden, 1)),)
     count = 0
     if reader.has(rule.count):
         count = reader.integer_or_none(rule.count, low=0, high=MAX_MTP) or 0
@@ -46,9 +57,21 @@ def drafters(
             mixers=tuple(own_mixers),
             ffns=tuple(own_ffns),
             layers=tuple(layers) * count,
-            shapes={"eh_proj": (hidden, 2 * hidden, count), "norms": (hidden, 1, 3 * count)},
+            shapes={
+                "eh_proj": (hidden, 2 * hidden, count),
+                "norms": (hidden, 1, 3 * count),
+                **_head(around, hidden, count),
+            },
         ),
     )
+
+
+def _head(around: Residual | None, hidden: int, count: int) -> dict[str, tuple[int, int, int]]:
+    """Return what weighs the streams once more before the head: [n, n H], n, and a scale."""
+    if not isinstance(around, HyperConnections) or not around.head:
+        return {}
+    n = around.streams
+    return {"hc_head": (n, n * hidden, count), "hc_head_base": (n + 1, 1, count)}
 
 
 def _parts(
@@ -61,8 +84,10 @@ def _parts(
     held = [block for block in mixers if block is not None]
     if rule.windowed:
         held = [block for block in held if isinstance(block, Attention) and block.window] or held
+    if rule.latent:
+        held = [block for block in held if isinstance(block, Mla)] or held
     after = [block for block in ffns if block is not None]
-    return [(held[-1] if held else None, _ffn(rule, after))]
+    return [(window_alone(held[-1]) if held else None, _ffn(rule, after))]
 
 
 def _ffn(rule: DrafterRule, ffns: Sequence[FeedForward]) -> FeedForward | None:

@@ -111,6 +111,20 @@ def _after_dense(reader: ConfigReader, layers: int) -> list[bool]:
     return [layer >= first and layer % every == 0 for layer in range(layers)]
 
 
+def _typed(reader: ConfigReader, layers: int) -> list[bool]:
+    """Return the layers that a list of words calls sparse; without it those after the dense ones."""
+    words = reader.texts("mlp_layer_types")
+    if not words:
+        return _after_dense(reader, layers)
+    reader.skip("first_k_dense_replace")
+    if len(words) != layers:
+        raise reader.error("mlp_layer_types", f"has {len(words)} entries; allowed: num_hidden_layers = {layers}")
+    for word in words:
+        if word not in ("dense", "sparse"):
+            raise reader.wrong("mlp_layer_types", word, "dense or sparse")
+    return [word == "sparse" for word in words]
+
+
 _ROUTED: Mapping[str, Callable[[ConfigReader, int], list[bool]]] = {
     "every": _every,
     "sparse_step": _sparse_step,
@@ -119,6 +133,7 @@ _ROUTED: Mapping[str, Callable[[ConfigReader, int], list[bool]]] = {
     "listed": _listed,
     "period": _period,
     "after_dense": _after_dense,
+    "typed": _typed,
 }
 """`MoeRule.layers` -> what tells routed layers, of (reader, layers)."""
 

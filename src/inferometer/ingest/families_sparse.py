@@ -70,7 +70,6 @@ _V4 = Dialect(
         "the KV cache is fp8 as engines keep it, 584 bytes an entry; --kv-cache-dtype bf16 is the other layout",
         "block scales are stored in a byte, compressors and the weights of indexers in the model's dtype",
     ),
-    from_code_alone=True,
 )
 """DeepSeek-V4: compressed attention, hyper-connections, experts by token id in the first layers."""
 

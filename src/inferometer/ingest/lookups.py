@@ -76,7 +76,7 @@ def _engram(reader: ConfigReader, hidden: int) -> list[Placed]:
                 reads=reads,
                 outputs=streams + 1,
                 place="host",
-                formats={"table": "mxfp8"},
+                formats={"table": "mxfp8", "project": "fp8-block32-ue8m0"},
             ),
         )
         for layer, count in zip(layers, rows, strict=True)

@@ -62,12 +62,13 @@ def fp8(reader: ConfigReader) -> QuantRules:
     if not reader.has("weight_block_size"):
         assumed = ("quantization_config has no weight_block_size: one fp8 scale a tensor.",)
     block = reader.integers("weight_block_size", low=1, high=1 << 20)
-    if block not in (None, (128, 128)):
-        raise reader.wrong("weight_block_size", list(block or ()), "[128, 128] or null")
+    small = block == (32, 32) and reader.text("scale_fmt") == "ue8m0"
+    if block not in (None, (128, 128)) and not small:
+        raise reader.wrong("weight_block_size", list(block or ()), "[128, 128] or null, or [32, 32] of ue8m0 scales")
     left = reader.texts("modules_to_not_convert") + reader.texts("ignored_layers")
     return QuantRules(
         rules=(Rule(PatternSet(left, reader.where), None), *_expert_rule(reader)),
-        default="fp8" if block is None else "fp8-block",
+        default="fp8" if block is None else "fp8-block32-ue8m0" if small else "fp8-block",
         kv_format=_kv_scheme(reader),
         assumed=assumed,
     )

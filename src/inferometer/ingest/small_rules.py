@@ -29,5 +29,31 @@ class DrafterRule:
     """Field with the layers of one step, in the words of `Dialect.layers`: each is like the last layer of its word."""
     windowed: bool = False
     """Attention is that of windowed layers."""
+    latent: bool = False
+    """Attention is that of layers with a latent."""
     dense: bool = False
     """The feed-forward is the model's dense one."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompressRule:
+    """What the ratios of compressed attention mean to a family."""
+
+    ratios: tuple[int, ...] = (0, 4, 128)
+    """Those that are understood; 0 has the window alone."""
+    chosen: tuple[int, ...] = (4,)
+    """Those whose entries are chosen from."""
+    overlap: tuple[int, ...] = (4,)
+    """Those whose entries are made of two windows."""
+    bias: bool = True
+    """What weighs an entry's tokens has a bias for each place."""
+    sources: str | None = None
+    """Field with the layers that make entries and index keys; the others use those of the last such layer. Keys are
+    then projected from entries, not compressed from the input."""
+    choosers: str | None = None
+    """Field with the layers that choose; the others use the last choice."""
+    candidates: tuple[str, str, str] | None = None
+    """Fields with the layer that chooses roughly, the blocks it keeps and their entries: layers after it score no
+    others."""
+    key_format: str | None = None
+    """Format of index keys; None follows the KV format."""

@@ -51,6 +51,9 @@ WRAPPERS: dict[str, Wrapper] = {
     "qwen3_5_moe": Wrapper(
         "qwen3_5_moe_text", {"vision_config": TowerRule("qwen3_vl")}, inert=("language_model_only",)
     ),
+    "qwen4_exp": Wrapper("qwen4_exp_text", {"vision_config": TowerRule("qwen3_vl")}, inert=("language_model_only",)),
+    "glm5_next": Wrapper("glm5_next_text", inert=("vision_start_token_id",)),
+    "deepseek_v41": Wrapper("deepseek_v41_text"),
     "llama4": Wrapper(
         "llama4_text",
         {"vision_config": TowerRule("llama4", by_class=True)},

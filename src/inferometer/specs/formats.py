@@ -106,6 +106,15 @@ FORMATS: dict[str, Format] = {
             source="deepseek-ai/DeepSeek-V4-Flash weight_block_size [128, 128] with scales that are powers of two",
         ),
         Format(
+            name="fp8-block32-ue8m0",
+            bits=8,
+            block_rows=32,
+            block_cols=32,
+            scale_bits=8,
+            compute=("fp8", "bf16", "fp16"),
+            source="deepseek-ai/DeepSeek-V4.1-Flash weight_block_size [32, 32] with scales that are powers of two",
+        ),
+        Format(
             name="fp4-g128",
             bits=4,
             block_rows=1,

@@ -151,6 +151,8 @@ class Compressed(Block, tag="compressed", frozen=True, kw_only=True):
     """An entry is made of the tokens of two windows of `ratio`, each with its own projections."""
     gated: bool = True
     """Entries are a learned softmax over their tokens; False: one token's own, as where `ratio` is 1."""
+    gate_bias: bool = True
+    """That softmax has a bias for each place."""
     entries_shared: bool = False
     """The entries are those of a layer before: no compressor and no cache of its own."""
     indexer: Indexer | None = None
