@@ -12,7 +12,7 @@ import msgspec
 from inferometer.blocks.model import unit_count
 from inferometer.catalog.loader import build_machine, preset_config, preset_ids
 from inferometer.catalog.names import close_names, resolve
-from inferometer.catalog.presets import preset_index
+from inferometer.catalog.presets import Preset, check_described, preset_index
 from inferometer.catalog.quant_schemes import find_scheme
 from inferometer.errors import InferometerError, UnknownNameError, unknown_name
 from inferometer.ingest.config import CONFIG_NAME, SIDECAR_NAME, load_model_path, model_from_config
@@ -109,8 +109,8 @@ def _named(name: str) -> ModelSpec:
     if _is_path(text):
         return load_model_path(_path(text))
     if resolve("model", text, preset_index()) is not None:
-        preset = preset_config(text)
-        return model_from_config(preset.config, name=preset.id, source=preset.source, sidecar=preset.quant_sidecar)
+        return _preset(preset_config(text))
+    check_described(text)
     hub = _HUB_ID.fullmatch(text)
     if hub is not None:
         return _from_hub(hub[1], hub[2])
@@ -135,6 +135,12 @@ def _path(text: str) -> Path:
         return Path(text).expanduser()
     except RuntimeError:
         raise InferometerError(f"{one_line(text)}: nobody is called so here; write the path out") from None
+
+
+def _preset(preset: Preset) -> ModelSpec:
+    """Return the model of a preset, with what its config rests on."""
+    model = model_from_config(preset.config, name=preset.id, source=preset.source, sidecar=preset.quant_sidecar)
+    return msgspec.structs.replace(model, assumed=(*preset.assumed, *model.assumed)) if preset.assumed else model
 
 
 def _is_path(text: str) -> bool:
@@ -194,7 +200,7 @@ def served(model: ModelSpec, plain: ModelSpec) -> Served:
     try:
         if model.name in preset_ids() and preset_config(model.name).source == source:
             preset = preset_config(model.name)
-            stored = model_from_config(preset.config, name=preset.id, source=source, sidecar=preset.quant_sidecar)
+            stored = _preset(preset)
             name = preset.hub
         elif (hub := _HUB_URL.fullmatch(source)) is not None:
             same = _cached_as(plain, model) == model

@@ -7,7 +7,7 @@ the sequence over ranks of the TP group: queries are gathered over DCP, partial 
 
 import numpy as np
 
-from inferometer.blocks import indexer, local
+from inferometer.blocks import indexer, local, looped
 from inferometer.blocks.cache import Cache
 from inferometer.blocks.causal import prefix_gathered, seen
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
@@ -19,6 +19,9 @@ from inferometer.specs.mixers import Attention
 LSE_BYTES = 4.0
 """A log-sum-exp a query head, fp32."""
 
+
+_OF_KV = ("k", "v", "k_taps", "v_taps")
+"""Tensors whose rows are of kv heads."""
 
 STATISTIC_BYTES = 8.0
 """Sums of squares of a token's q and k, fp32."""
@@ -43,7 +46,7 @@ def tensors(block: Attention, hidden: int, dtype: str) -> tuple[Tensor, ...]:
             cols=hidden,
             format=block.formats.get(name, dtype),
             kind="attention",
-            split_rows="kv" if name in "kv" else "tp",
+            split_rows="kv" if name in _OF_KV else "tp",
         )
         for name, n in rows.items()
     ]
@@ -58,7 +61,7 @@ def tensors(block: Attention, hidden: int, dtype: str) -> tuple[Tensor, ...]:
         found.append(_vector("sinks", block.heads, dtype, "tp"))
     if block.indexer:
         found += indexer.tensors(block.indexer, hidden, hidden, dtype, block.formats)
-    return (*found, *local.tensors(block, dtype), *_norms(block, dtype))
+    return (*found, *local.tensors(block, dtype), *_norms(block, dtype), *looped.tensors(block, hidden, dtype))
 
 
 def _out_features(block: Attention) -> dict[str, int]:
@@ -70,6 +73,10 @@ def _out_features(block: Attention) -> dict[str, int]:
         found["v"] = block.kv_heads * v_dim(block)
     if block.relative:
         found["r"] = block.heads * block.relative
+    if block.token_sinks:
+        found["sink"] = block.heads
+    if block.token_taps:
+        found |= dict.fromkeys(("k_taps", "v_taps"), block.kv_heads * block.conv)
     if block.gate != "none":
         found["gate"] = block.heads * (v_dim(block) if block.gate == "wide" else 1)
     return found
@@ -89,6 +96,8 @@ def _norms(block: Attention, dtype: str) -> list[Tensor]:
         for name in normed:
             rows, split = (block.head_dim, "") if block.qk_norm_over == "head" else widths[name]
             found.append(_vector(f"{name}_{vector}", rows, dtype, split, "norm"))
+    if block.relative_norm:
+        found.append(_vector("r_norm", block.heads * block.relative, dtype, "tp", "norm"))
     if block.sub_norm:
         found.append(_vector("sub_norm", block.heads * v_dim(block), dtype, "tp", "norm"))
     return found
@@ -126,7 +135,8 @@ def lower(block: Attention, low: Lowering, dtype: str) -> list[Node]:
     by_name = {t.name: t for t in tensors(block, low.hidden, dtype)}
     kv_local = kv_heads_local(block.kv_heads, at.tp, at.dcp)
     ins = tuple(_out_features(block))
-    nodes = low.gemm("qkv" if ins == ("q", "k", "v") else "+".join(ins), tuple(by_name[n] for n in ins), at.tokens)
+    nodes = looped.lower(block, low, by_name)
+    nodes += low.gemm("qkv" if ins == ("q", "k", "v") else "+".join(ins), tuple(by_name[n] for n in ins), at.tokens)
     nodes += local.lower(block, low, kv_local, dtype)
     nodes += _prepare(block, low, kv_local)
     nodes += indexer.lower(block.indexer, low, by_name)

@@ -6,7 +6,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from inferometer.catalog.names import name_index, resolve
+from inferometer.catalog.names import name_index, normalise, resolve
 from inferometer.catalog.tables import read_data
 from inferometer.errors import InferometerError, unknown_name
 
@@ -25,6 +25,8 @@ class Preset(NamedTuple):
     source: str
     hub: str
     """`org/name` on the hub."""
+    assumed: tuple[str, ...] = ()
+    """What the config rests on where it is not the published file."""
 
 
 class _Entry(NamedTuple):
@@ -66,6 +68,7 @@ def preset_config(name: str) -> Preset:
     """
     ident = resolve("model", name, preset_index())
     if ident is None:
+        check_described(name)
         raise unknown_name("model preset", name, preset_index())
     row = json.loads(_entries()[ident].line)
     sidecar = row["quant_sidecar"]
@@ -75,7 +78,19 @@ def preset_config(name: str) -> Preset:
         quant_sidecar=None if sidecar is None else expand(sidecar),
         source=row["source"],
         hub=row["hub"],
+        assumed=tuple(row.get("assumed", ())),
     )
+
+
+def check_described(name: str) -> None:
+    """Refuse, with the reason, a released model of which no config was found.
+
+    Raises InferometerError for such a name; nothing for any other.
+    """
+    for line in read_data("models/undescribed.csv").splitlines()[1:]:
+        names, _, why = line.partition(",")
+        if normalise(name) in names.split(" "):
+            raise InferometerError(f"{name}: no preset: {why}")
 
 
 def _config_of(row: dict[str, Any]) -> dict[str, Any]:
@@ -88,13 +103,15 @@ def _config_of(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def expand(value: Any) -> Any:
-    """Return JSON data with each listed string such as `layers.{0..2}.gate` written out once a number.
+    """Return JSON data with each key and listed string such as `layers.{0..2}.gate` written out once a number.
 
     >>> expand({"ignore": ["lm_head", "layers.{0..2}.gate"]})
     {'ignore': ['lm_head', 'layers.0.gate', 'layers.1.gate', 'layers.2.gate']}
+    >>> expand({"layers.{0..1}.up": {"bits": 4}})
+    {'layers.0.up': {'bits': 4}, 'layers.1.up': {'bits': 4}}
     """
     if isinstance(value, dict):
-        return {k: expand(v) for k, v in value.items()}
+        return {name: expand(v) for k, v in value.items() for name in _numbered(k)}
     if isinstance(value, list):
         return [e for item in value for e in (_numbered(item) if isinstance(item, str) else [expand(item)])]
     return value
@@ -105,4 +122,5 @@ def _numbered(text: str) -> list[str]:
     if match is None:
         return [text]
     first, last = int(match[1]), int(match[2])
-    return [text[: match.start()] + str(n) + text[match.end() :] for n in range(first, last + 1)]
+    rest = _numbered(text[match.end() :])
+    return [f"{text[: match.start()]}{n}{end}" for n in range(first, last + 1) for end in rest]

@@ -16,6 +16,7 @@ from inferometer.ingest.feedforwards import feed_forwards
 from inferometer.ingest.known_keys import check_model_type, check_not_native, is_irrelevant
 from inferometer.ingest.layer_kinds import layer_count
 from inferometer.ingest.lookups import Placed, lookups
+from inferometer.ingest.loops import loop_units, visits_a_layer
 from inferometer.ingest.mixers import mixers
 from inferometer.ingest.norms import flag
 from inferometer.ingest.quant_rules import QuantRules
@@ -175,13 +176,15 @@ def _assemble(
     positions = reader.integer(dialect.positions, high=MAX_TOKENS) if dialect.positions else 0
     norm, own = dialect.norm, (of_layers(stored_mixers, mixer_of), of_layers(stored_ffns, ffn_of))
     placed = lookups(reader, dialect, hidden=hidden, layers=stated)
-    layers = [Layer(mixer=m, ffn=f) for m, f in zip(mixer_of, ffn_of, strict=True)]
+    visits = visits_a_layer(reader, dialect.token, stated * each)
+    layers = [Layer(mixer=m, ffn=f, visits=n) for m, f, n in zip(mixer_of, ffn_of, visits, strict=True)]
+    more = _more_rows(reader, dialect, vocab)
     around = residual(reader, dialect)
     return ModelSpec(
         name=name,
         architecture=model_type,
         hidden=hidden,
-        vocab=vocab,
+        vocab=vocab - more * isinstance(dialect.more_rows, str),
         max_context=context,
         mixers=stored_mixers,
         **_arranged(stored_ffns, layers, placed, each=each),
@@ -197,7 +200,7 @@ def _assemble(
         head_bias=flag(reader, dialect.head_bias),
         drafters=drafters(reader, dialect, *own, hidden=hidden, vocab=vocab, around=around),
         state_format=_state_format(reader, stored_mixers),
-        more_rows=dialect.more_rows,
+        more_rows=more,
         layer_inputs=_layer_inputs(reader, dialect, rules),
         source=source,
         unknown_keys=(
@@ -232,8 +235,20 @@ def _arranged(ffns: tuple[FeedForward, ...], layers: list[Layer], placed: list[P
     return {
         "ffns": (*ffns, *tables),
         "layers": tuple(layers),
-        "units": tuple(units) if placed or each > 1 else (),
+        "units": tuple(units) if placed or each > 1 else _loop_units(layers),
     }
+
+
+def _loop_units(layers: list[Layer]) -> tuple[int, ...]:
+    visits = [layer.visits for layer in layers]
+    return loop_units(visits) if max(visits) > 1 else ()
+
+
+def _more_rows(reader: ConfigReader, dialect: Dialect, rows: int) -> int:
+    """Return the rows of the embedding beyond the head's: as the class has it, or those of padding."""
+    if isinstance(dialect.more_rows, int):
+        return dialect.more_rows
+    return rows - (reader.integer_or_none(dialect.more_rows, high=rows) or rows)
 
 
 def _dtype(reader: ConfigReader) -> str:

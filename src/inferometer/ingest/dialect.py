@@ -6,7 +6,7 @@ from typing import Literal
 
 from inferometer.ingest.modules import Modules
 from inferometer.ingest.reader import Default
-from inferometer.ingest.small_rules import CompressRule, DrafterRule, LatentRule
+from inferometer.ingest.small_rules import CompressRule, DrafterRule, LatentRule, TokenRule
 from inferometer.specs.block import Block
 
 
@@ -303,14 +303,14 @@ class Dialect:
     cross_gates: int = 0
     """Scalars of a layer of cross-attention."""
     layer_inputs: InputsRule | None = None
-    more_rows: int = 0
-    """Rows of the embedding beyond the vocabulary."""
+    more_rows: int | str = 0
+    """Rows of the embedding beyond the vocabulary, or the field with the rows of the head, which are fewer."""
     unit: tuple[Kinds, ...] = ()
     """What one layer of the config is made of, in order, where it is several of ours: a stage takes them together."""
     drafter: DrafterRule = field(default_factory=DrafterRule)
     plain: tuple[str, ...] = ()
     """Tensors that a blanket quantisation leaves in the model's dtype, although it does not say so."""
-    residual: Literal["hyper", "independent", "headless", "gated", "attention"] | None = None
+    residual: Literal["hyper", "independent", "headless", "gated", "attention", "sourced"] | None = None
     """Residual scheme, as `ingest.residuals` reads it; None: a plain sum."""
     conv: str | None = None
     """Field with the taps of short convolutions: of k, of v, and of what attention and feed-forward give."""
@@ -343,6 +343,7 @@ class Dialect:
     """The indexer of layers without a window."""
     latent: LatentRule = field(default_factory=LatentRule)
     compress: CompressRule = field(default_factory=CompressRule)
+    token: TokenRule = field(default_factory=TokenRule)
     multi_query: Key | None = None
     """Flag that means one kv head."""
     multi_query_unless: Key | None = None

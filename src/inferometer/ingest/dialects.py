@@ -53,6 +53,7 @@ DIALECTS: dict[str, Dialect] = {
     **late.DEEPSEEK_NEXT,
     **late.MISTRAL,
     **late.EXAONE_MOE,
+    **late.INKLING2,
     "kimi_k2": llama.DEEPSEEK["deepseek_v3"],  # moonshotai names DeepseekV3ForCausalLM and its configuration class
     "minimax": replace(hybrid.DELTA["minimax_m1"], from_code_alone=True),
     "hunyuan_v1_moe": replace(

@@ -16,12 +16,14 @@ from inferometer.ingest.dialect import (
     MoeRule,
     NormRule,
     RecurrentRule,
+    WindowRule,
 )
 from inferometer.ingest.families_hybrid import QWEN
 from inferometer.ingest.families_llama import DEEPSEEK
 from inferometer.ingest.families_more import EXAONE
 from inferometer.ingest.families_sparse import SPARSE
-from inferometer.ingest.small_rules import CompressRule, DrafterRule, LatentRule
+from inferometer.ingest.families_wide import INKLING as WIDE_INKLING
+from inferometer.ingest.small_rules import CompressRule, DrafterRule, LatentRule, TokenRule
 
 REBUILT = "The config was rebuilt from values that public code and pages quote of the release"
 
@@ -178,3 +180,68 @@ EXAONE_MOE: Final[dict[str, Dialect]] = {
     ),
 }
 """K-EXAONE: EXAONE 4's windows, norms before blocks, and experts."""
+
+_INKLING2: Final = replace(
+    WIDE_INKLING["inkling_text"],
+    norm=NormRule(embedding=True),
+    qk_norm_over="heads",
+    gate="wide",
+    window=WindowRule(key="sliding_window_size", layer_types=True, every=6),
+    token=TokenRule(sinks=True, taps=True, inputs=3, q_norm_alone=True, relative_norm=True),
+    out_scale=False,
+    residual="sourced",
+    more_rows="unpadded_vocab_size",
+    moe=MoeRule(layers="every", width=("moe_intermediate_size", "intermediate_size"), router_bias=True),
+    drafter=DrafterRule(count="num_mtp_layers"),
+    aliases={
+        "sconv_kernel_size": ("conv_kernel_size",),
+        "max_position_embeddings": ("model_max_length",),
+        "sliding_window_size": ("sliding_window",),
+        "num_experts": ("n_routed_experts", "num_local_experts"),
+    },
+    defaults={
+        "max_position_embeddings": 1048576,
+        "sconv_kernel_size": 4,
+        "d_rel": 16,
+        "rel_extent": 1024,
+        "sliding_window_size": 1024,
+        "n_layers_per_attn_res_block": 6,
+    },
+    only={},
+    inert=(
+        *("route_scale", "log_scaling_n_floor", "log_scaling_alpha", "qk_l2_clip_threshold", "rel_l2_clip_threshold"),
+        *("mlp_gate_softcap", "mlp_up_softcap", "final_logit_softcapping", "scoring_func", "hidden_act"),
+        "dense_intermediate_size",
+    ),
+    says=("The query of the first layer's attention residual, which it lacks, is counted",),
+    from_code_alone=True,
+)
+
+INKLING2: Final[dict[str, Dialect]] = {
+    "inkling2_text": _INKLING2,
+    "inkling2_loop_text": replace(
+        _INKLING2,
+        token=replace(
+            _INKLING2.token,
+            loop=("loop_layer_index_start", "loop_layer_index_end", "loop_num_passes"),
+            message_rank="loop_gate_rank",
+        ),
+        nested=("loop_config",),
+        aliases={
+            **_INKLING2.aliases,
+            "loop_layer_index_start": ("core_start",),
+            "loop_layer_index_end": ("core_end",),
+            "loop_num_passes": ("num_passes",),
+            "loop_gate_rank": ("gate_rank",),
+        },
+        defaults={
+            **_INKLING2.defaults,
+            "loop_layer_index_start": 6,
+            "loop_layer_index_end": 18,
+            "loop_num_passes": 3,
+            "loop_gate_rank": 64,
+        },
+        says=(*_INKLING2.says, "The first visit of a looped layer has no messages; it is charged for them"),
+    ),
+}
+"""Inkling 2: gates, sinks of the token, attention residuals; Mini visits twelve of its layers three times."""

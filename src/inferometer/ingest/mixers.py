@@ -17,6 +17,7 @@ from inferometer.ingest.gates import Gate, gate
 from inferometer.ingest.indexers import indexers
 from inferometer.ingest.kv_sharing import kv_shared
 from inferometer.ingest.latents import latents
+from inferometer.ingest.loops import of_token, visits_a_layer
 from inferometer.ingest.layer_kinds import NO_BLOCK, layer_kinds
 from inferometer.ingest.norms import MAX_TAPS, flag, norms
 from inferometer.ingest.reader import ConfigReader
@@ -59,6 +60,7 @@ class _Layer(NamedTuple):
     heads: int
     kv_heads: int
     indexer: Indexer | None
+    looped: bool
 
 
 def _attentions(reader: ConfigReader, dialect: Dialect, hidden: int, layers: int) -> list[Attention]:
@@ -68,12 +70,14 @@ def _attentions(reader: ConfigReader, dialect: Dialect, hidden: int, layers: int
     shared = kv_shared(reader, dialect, layers)
     heads, kv_heads = _heads(reader, dialect, windows)
     chosen = indexers(reader, dialect, windows)
-    kinds = [_Layer(*kind) for kind in zip(windows, shared, heads, kv_heads, chosen, strict=True)]
+    looped = [visits > 1 for visits in visits_a_layer(reader, dialect.token, layers)]
+    kinds = [_Layer(*kind) for kind in zip(windows, shared, heads, kv_heads, chosen, looped, strict=True)]
     gated = gate(reader, dialect)
     made: dict[_Layer, Attention] = {}
     for kind in dict.fromkeys(kinds):
         block = _attention(reader, dialect, kind, hidden=hidden, gated=gated, around=around)
-        made[kind] = msgspec.structs.replace(block, **_near(reader, dialect, kind.limit))
+        more = of_token(reader, dialect.token, windowed=kind.limit is not None, looped=kind.looped)
+        made[kind] = msgspec.structs.replace(block, **_near(reader, dialect, kind.limit), **more)
     skip_variants(reader, dialect)
     return [made[kind] for kind in kinds]
 
@@ -115,7 +119,7 @@ def _attention(
         qk_norm=flag(reader, dialect.qk_norm),
         qk_norm_over=dialect.qk_norm_over,
         qk_norm_bias=dialect.qk_norm_bias,
-        k_norm=not kind.shared or dialect.kv_shared is None or dialect.kv_shared.k_norm,
+        k_norm=_k_norm(dialect, kind),
         window=None if chunked else kind.limit,
         chunk=kind.limit if chunked else None,
         sinks=(windowed or not dialect.windowed) and flag(reader, dialect.sinks),
@@ -126,6 +130,13 @@ def _attention(
         sub_norm=dialect.norm.sub,
         **around,
     )
+
+
+def _k_norm(dialect: Dialect, kind: _Layer) -> bool:
+    """Return whether k has a norm where q has one."""
+    if dialect.token.q_norm_alone:
+        return False
+    return not kind.shared or dialect.kv_shared is None or dialect.kv_shared.k_norm
 
 
 def _heads(reader: ConfigReader, dialect: Dialect, windows: list[int | None]) -> tuple[list[int], list[int]]:

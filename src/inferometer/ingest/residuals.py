@@ -40,11 +40,18 @@ def _attention(reader: ConfigReader) -> Residual | None:
     return None if every is None else AttentionResiduals(every=every)
 
 
+def _sourced(reader: ConfigReader) -> Residual:
+    """Return Inkling 2's, whose averaged vectors have norms without weights and whose queries are fp32."""
+    every = reader.integer("n_layers_per_attn_res_block", high=MAX_LAYERS)
+    return AttentionResiduals(every=every, norm=False, format="fp32")
+
+
 READERS: Mapping[str, Callable[[ConfigReader], Residual | None]] = {
     "hyper": _hyper,
     "independent": _independent,
     "headless": _headless,
     "gated": _gated,
     "attention": _attention,
+    "sourced": _sourced,
 }
 """`Dialect.residual` -> what reads it."""

@@ -20,6 +20,24 @@ class LatentRule:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenRule:
+    """What attention makes of its input beside q, k and v, and layers that are visited again (Inkling 2)."""
+
+    sinks: bool = False
+    taps: bool = False
+    """Of layers without a window."""
+    inputs: int = 1
+    """Of layers without a window."""
+    q_norm_alone: bool = False
+    """k has no norm where q has one."""
+    relative_norm: bool = False
+    loop: tuple[str, str, str] | None = None
+    """Fields with the first layer that is visited again, the first after them, and how often each is visited."""
+    message_rank: str | None = None
+    """Field with the rank of the gates of those layers."""
+
+
+@dataclass(frozen=True, slots=True)
 class DrafterRule:
     """The layers of multi-token prediction: like the model's last layer, unless told."""
 

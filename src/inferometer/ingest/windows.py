@@ -6,8 +6,8 @@ from inferometer.ingest.reader import ConfigReader
 
 MAX_PERIOD = 10_000
 
-WINDOWED = ("sliding_attention", "chunked_attention")
-LAYER_TYPES = ("full_attention", "indexed_attention", *WINDOWED)
+WINDOWED = ("sliding_attention", "chunked_attention", "hybrid_sliding")
+LAYER_TYPES = ("full_attention", "indexed_attention", "hybrid", *WINDOWED)
 
 
 def limits(reader: ConfigReader, rule: WindowRule | None, layers: int) -> list[int | None]:

@@ -54,6 +54,10 @@ WRAPPERS: dict[str, Wrapper] = {
     "qwen4_exp": Wrapper("qwen4_exp_text", {"vision_config": TowerRule("qwen3_vl")}, inert=("language_model_only",)),
     "glm5_next": Wrapper("glm5_next_text", inert=("vision_start_token_id",)),
     "deepseek_v41": Wrapper("deepseek_v41_text"),
+    "inkling2": Wrapper("inkling2_text"),
+    "inkling2_loop": Wrapper("inkling2_loop_text"),
+    "mistral_large4": Wrapper("mistral_large4_text"),
+    "dots3_note": Wrapper("dots3_note_text"),
     "llama4": Wrapper(
         "llama4_text",
         {"vision_config": TowerRule("llama4", by_class=True)},

@@ -12,7 +12,10 @@ from inferometer.specs.recurrent import LinearAttention, Mamba1, Mamba2, ShortCo
 
 
 class Attention(Block, tag="attention", frozen=True, kw_only=True):
-    """Softmax attention with grouped kv heads: MHA (K = N), GQA, MQA (K = 1). Tensors `q k v r gate o`."""
+    """Softmax attention with grouped kv heads: MHA (K = N), GQA, MQA (K = 1).
+
+    Tensors `q k v r sink k_taps v_taps gate o`, of the gates of messages `message_in message_out`.
+    """
 
     heads: int
     kv_heads: int
@@ -50,6 +53,17 @@ class Attention(Block, tag="attention", frozen=True, kw_only=True):
     """Width of a head's relative state, which gives logits by distance in place of rotations (Inkling); 0: none."""
     relative_extent: int = 0
     """Distances that have such logits."""
+    relative_norm: bool = False
+    """Each head's relative state has a norm of its own weights (Inkling 2)."""
+    token_sinks: bool = False
+    """The sink's logit is made of the layer's input (Inkling 2)."""
+    token_taps: bool = False
+    """Taps of the convolutions of k and v are partly made of the layer's input, a set a kv head (Inkling 2)."""
+    inputs: int = 1
+    """Vectors made of the stream, each with a norm: 3 where q, k and v have one each (Inkling 2)."""
+    message_rank: int = 0
+    """Rank of the gates that mix what the visit before left into the inputs of q, k, v and the feed-forward
+    (Inkling 2 Mini); 0: there are none."""
     indexer: Indexer | None = None
     """Picks the tokens that a query reads; None reads all."""
 
@@ -61,8 +75,17 @@ class Attention(Block, tag="attention", frozen=True, kw_only=True):
         """Return the names of its matrices."""
         own = () if self.kv_shared else ("k",) if self.v_from_k else ("k", "v")
         index = self.indexer.matrices() if self.indexer else ()
-        relative = ("r",) if self.relative else ()
-        return ("q", *own, *relative, *(("gate",) if self.gate != "none" else ()), "o", *index)
+        held = (
+            ("r", self.relative > 0),
+            ("sink", self.token_sinks),
+            ("k_taps", self.token_taps),
+            ("v_taps", self.token_taps),
+            ("gate", self.gate != "none"),
+            ("o", True),
+            ("message_in", self.message_rank > 0),
+            ("message_out", self.message_rank > 0),
+        )
+        return ("q", *own, *(name for name, has in held if has), *index)
 
 
 class CrossAttention(Block, tag="cross", frozen=True, kw_only=True):
