@@ -77,7 +77,8 @@ def compressed(draw):
     if ratio and draw(st.booleans()):
         top_k = draw(st.integers(1, 300))
         among = draw(st.sampled_from((None, 400)))
-        own = Indexer(heads=4, dim=64, top_k=top_k, pool=ratio, k_norm="none", key_format=None, among=among)
+        norm = draw(st.sampled_from(("none", "rms")))
+        own = Indexer(heads=4, dim=64, top_k=top_k, pool=ratio, k_norm=norm, key_format=None, among=among)
     return Compressed(
         heads=16,
         head_dim=draw(st.sampled_from((64, 128))),
@@ -89,6 +90,7 @@ def compressed(draw):
         ratio=ratio,
         overlap=ratio > 1 and draw(st.booleans()),
         gated=ratio != 1,
+        gate_bias=draw(st.booleans()),
         entries_shared=ratio > 0 and draw(st.booleans()),
         indexer=own,
         index_keys=keys,
@@ -109,7 +111,21 @@ def attentions(draw):
         qk_norm=draw(st.booleans()),
         formats=draw(formats("q", "k", "v", "o", "index_q", "index_k")) if draw(st.booleans()) else {},
         **draw(limits()),
+        **draw(st.one_of(st.just({}), st.just({}), of_token())),
     )
+
+
+@st.composite
+def of_token(draw):
+    """What attention makes of its input beside q, k and v: sinks, taps, inputs, messages."""
+    conv = draw(st.sampled_from((0, 4)))
+    return {
+        "conv": conv,
+        "token_taps": conv > 0 and draw(st.booleans()),
+        "token_sinks": draw(st.booleans()),
+        "inputs": draw(st.sampled_from((1, 3))),
+        "message_rank": draw(st.sampled_from((0, 16))),
+    }
 
 
 @st.composite
@@ -297,7 +313,7 @@ def models(draw, *, moe=None):
         blocks.append(draw(moes()))
     pairs = zip_longest(range(len(mixers)), range(len(blocks)))
     every = [Layer(mixer=mixer, ffn=ffn) for mixer, ffn in pairs]
-    some = st.builds(Layer, mixer=_index(mixers), ffn=_index(blocks))
+    some = st.builds(Layer, mixer=_index(mixers), ffn=_index(blocks), visits=st.sampled_from((1, 1, 3)))
     layers = [*every, *draw(st.lists(some, max_size=6))]
     units = ()
     if draw(st.sampled_from((False, False, True))):

@@ -26,9 +26,10 @@ def ops_of(spec, batch):
 
 
 def tensors_run(spec):
-    """Return (tensor, times) of the layers that a pass without images runs, and of the ends."""
+    """Return (tensor, times) of the layers that a pass without images runs, at each visit, and of the ends."""
     skipped = [x for x in spec.layers if x.mixer is not None and isinstance(spec.mixers[x.mixer], CrossAttention)]
-    return (*all_tensors(spec), *((t, -1) for layer in skipped for t in layer_tensors(spec, layer)))
+    more = [(layer, -1 if layer in skipped else layer.visits - 1) for layer in spec.layers]
+    return (*all_tensors(spec), *((t, n) for layer, n in more for t in layer_tensors(spec, layer)))
 
 
 def read_bytes(ops):

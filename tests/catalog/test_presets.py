@@ -16,7 +16,7 @@ def test_every_preset_is_a_config_with_a_source(ident):
 
 
 def test_every_name_finds_its_preset():
-    assert len(preset_ids()) == 38 + 3 + 49 + 12 + 10 + 6 + 3
+    assert len(preset_ids()) == 38 + 3 + 49 + 12 + 10 + 6 + 3 + 36
     for name, ident in preset_index().items():
         assert preset_config(name).id == ident
 

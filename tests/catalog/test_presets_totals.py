@@ -14,6 +14,13 @@ deepseek-r1 671_026_419_200
 deepseek-v2-lite 15_706_484_224
 deepseek-v3 671_026_419_200
 deepseek-v3.2 671_877_944_064
+deepseek-v4-flash 284_332_230_231
+deepseek-v4-flash-0731 284_332_230_231
+deepseek-v4-flash-fp8 284_332_230_231
+deepseek-v4-pro 1_572_997_179_491
+deepseek-v4-pro-0813 1_572_997_179_491
+deepseek-v4-pro-fp8 1_572_997_179_491
+deepseek-v4-pro-nvfp4 1_572_997_179_491
 devstral-2-123b-instruct-2512 125_025_988_608
 devstral-small-2507 23_572_403_200
 falcon-180b-chat 179_522_565_120
@@ -29,6 +36,7 @@ gemma-4-31b 31_273_086_512
 gemma-4-e2b-it 4_797_113_600
 gemma-4-e4b-it 7_632_344_064
 glm-4.5 352_797_829_024
+glm-5 743_911_218_432
 glm-5-fp8 743_911_218_432
 glm-5-nvfp4 743_911_218_432
 glm-5.1 743_911_218_432
@@ -36,6 +44,7 @@ glm-5.1-nvfp4 743_911_218_432
 glm-5.2 743_377_019_904
 glm-5.2-fp8 743_377_019_904
 glm-5.3 743_377_019_904
+glm-5.3-flash 313_326_799_870
 glm-5.3-fp8 743_377_019_904
 glm-5.3-nvfp4 743_377_019_904
 gpt-oss-120b 116_829_156_672
@@ -43,12 +52,16 @@ gpt-oss-20b 20_914_757_184
 gpt_bigcode-santacoder 1_124_886_528
 granite-3b-code-instruct-128k 3_482_503_680
 hunyuan-a13b-instruct 80_393_183_232
+hy4-preview 769_907_389_085
+inkling-2-mini 26_068_156_416
+inkling-2-small 593_718_478_848
 intellect-3-base 106_852_245_504
 internlm-7b 7_321_948_160
 internlm2-7b 7_737_708_544
 kimi-k2-instruct 1_026_408_232_448
 kimi-k2.5 1_026_879_376_368
 kimi-k2.5-nvfp4 1_026_879_376_368
+kimi-k2.6 1_026_879_376_368
 kimi-k2.7-code-nvfp4 1_026_879_376_368
 kimi-k3 2_779_484_476_000
 kimi-linear-48b-a3b-instruct 49_122_675_072
@@ -79,17 +92,22 @@ minimax-m1-80k 456_089_655_296
 minimax-m2.5 228_689_764_864
 minimax-m2.7 228_689_764_864
 minimax-m2.7-nvfp4 228_689_764_864
+minimax-m3 426_174_565_632
 mistral-7b-v0.1 7_241_732_096
+mistral-small-4 118_972_826_624
 mixtral-8x22b-v0.1 140_620_634_112
 mixtral-8x7b-v0.1 46_702_792_704
 nemotron-3-super-120b-a12b-nvfp4 120_668_707_840
 nemotron-3-ultra-550b-a55b-bf16 549_308_993_536
 nvidia-nemotron-3-nano-30b-a3b-bf16 31_577_940_288
 nvidia-nemotron-3-nano-30b-a3b-nvfp4 31_577_937_344
+nvidia-nemotron-3-ultra-550b-a55b-nvfp4 549_308_968_960
+nvidia-nemotron-3.5-lightning-30b-a3b-nvfp4 31_577_937_344
 olmo-2-0325-32b 32_234_279_936
 phi-2 2_779_683_840
 phi-3-mini-4k-instruct 3_821_079_552
 phi-3.5-mini-instruct 3_821_079_552
+phi-3.5-vision-instruct 3_821_079_552
 qwen-1_8b 1_836_828_672
 qwen-72b 72_287_920_128
 qwen2-0.5b 494_032_768
@@ -120,7 +138,12 @@ qwen3.5-122b-a10b 122_562_817_776
 qwen3.5-122b-a10b-nvfp4 122_562_817_776
 qwen3.5-27b 27_356_728_560
 qwen3.5-35b-a3b 35_107_181_936
+qwen3.5-397b-a17b 396_802_360_816
 qwen3.5-397b-a17b-nvfp4 396_802_360_816
+qwen3.6-27b 27_356_728_560
+qwen3.6-27b-nvfp4 27_356_728_560
+qwen3.6-35b-a3b 35_107_181_936
+qwen3.8-flash-next 176_943_899_520
 seed-oss-36b-instruct 36_151_104_512
 smollm2-360m 361_821_120
 stablelm-2-zephyr-1_6b 1_644_515_328
@@ -133,17 +156,42 @@ PUBLISHED = {ident: int(total) for ident, total in map(str.split, _TABLE.strip()
 """Preset id -> parameters, without those of prediction layers."""
 
 APART = {
+    "deepseek-v4-flash": -10_240,
+    "deepseek-v4-flash-0731": -10_240,
+    "deepseek-v4-flash-fp8": -10_240,
+    "deepseek-v4-pro": -22_272,
+    "deepseek-v4-pro-0813": -22_272,
+    "deepseek-v4-pro-fp8": -22_272,
+    "deepseek-v4-pro-nvfp4": -22_272,
+    "glm-5.3-flash": -12_096,
+    "hy4-preview": -19_712,
+    "inkling-2-mini": -5_376,
+    "inkling-2-small": -23_040,
     "intellect-3-base": -5_760,
     "kimi-linear-48b-a3b-instruct": -6_656,
     "mimo-v2-flash": -12_032,
+    "minimax-m3": -7_296,
     "nvidia-nemotron-3-nano-30b-a3b-nvfp4": -2_944,
+    "nvidia-nemotron-3-ultra-550b-a55b-nvfp4": -24_576,
+    "nvidia-nemotron-3.5-lightning-30b-a3b-nvfp4": -2_944,
+    "phi-3.5-vision-instruct": -325_541_888,
 }
-"""What the published count holds and ours does not. Those of GLM-4.5-Air, MiMo-V2, Kimi-Linear and an NVFP4 leave out
-the routers' correction biases, which checkpoints store."""
+"""What the published count holds and ours does not: most leave out the routers' correction biases, which checkpoints
+store; Phi-3.5-vision's its tower, and Inkling 2's has no query in the first layer's attention residual, which ours has."""
+
+ROUNDED = frozenset(
+    """
+    deepseek-v4.1-flash dots3-note-prev hy3 inkling
+    k-exaone-236b-a23b ling-2.6-flash ling-3.0-flash longcat-flash-lite
+    mimo-v2.5-pro mistral-large-3-675b-instruct-2512 mistral-large-4 step-3.5-flash
+    step-3.7-flash
+    """.split()  # noqa: SIM905  # names read better as prose
+)
+"""Presets whose published count is rounded: `tests/ingest/published.csv` has it, with how far off it may be."""
 
 
 def test_every_preset_has_a_published_count():
-    assert set(PUBLISHED) == set(preset_ids())
+    assert set(PUBLISHED) | ROUNDED == set(preset_ids())
     assert set(APART) < set(PUBLISHED)
 
 
@@ -151,5 +199,6 @@ def test_every_preset_has_a_published_count():
 def test_a_preset_has_its_published_parameter_count(ident):
     found = preset_config(ident)
     model = model_from_config(found.config, name=ident, source=found.source, sidecar=found.quant_sidecar)
-    assert count_params(model).total == PUBLISHED[ident] - APART.get(ident, 0)
+    if ident not in ROUNDED:
+        assert count_params(model).total == PUBLISHED[ident] - APART.get(ident, 0)
     assert model.unknown_keys == ()

@@ -26,8 +26,8 @@ def family(model, *, drop=(), inside=None, **changes):
 
 
 def mixers(model):
-    """Return the mixer of every layer."""
-    return [model.mixers[layer.mixer] for layer in model.layers]
+    """Return the mixer of every layer that has one."""
+    return [model.mixers[layer.mixer] for layer in model.layers if layer.mixer is not None]
 
 
 def ffns(model):

@@ -135,7 +135,7 @@ def lower(block: Attention, low: Lowering, dtype: str) -> list[Node]:
     by_name = {t.name: t for t in tensors(block, low.hidden, dtype)}
     kv_local = kv_heads_local(block.kv_heads, at.tp, at.dcp)
     ins = tuple(_out_features(block))
-    nodes = looped.lower(block, low, by_name)
+    nodes = looped.lower(block, low, dtype)
     nodes += low.gemm("qkv" if ins == ("q", "k", "v") else "+".join(ins), tuple(by_name[n] for n in ins), at.tokens)
     nodes += local.lower(block, low, kv_local, dtype)
     nodes += _prepare(block, low, kv_local)

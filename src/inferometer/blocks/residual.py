@@ -8,6 +8,8 @@ reads and writes beyond a plain residual's norm, which has read and written one 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
 from inferometer.blocks.tensors import RESIDUAL, Tensor, one_copy_bytes
 from inferometer.graph.ops import Column, Node, OpKind, Traffic, Work
@@ -74,9 +76,17 @@ def around(model: ModelSpec, low: Lowering, place: str, rows: Column) -> tuple[N
             Traffic.ACTIVATIONS: rows * (counts.vectors * (model.hidden * WIDE_BYTES)),
         },
         replication=at.padding * (rows / (at.logit_tokens if place == "final" else at.tokens)) * at.tp,
+        rows=rows,
+        features=_features(held),
         shape=scheme.shape(spec),
     )
     return (work,)
+
+
+def _features(held: tuple[Tensor, ...]) -> Column | None:
+    """Return the columns of the scheme's first product; None where it has only vectors."""
+    found = next((tensor.rows for tensor in held if tensor.cols > 1), None)
+    return None if found is None else np.asarray(float(found))
 
 
 def spread(model: ModelSpec, low: Lowering, rows: Column) -> tuple[Node, ...]:

@@ -17,8 +17,8 @@ from inferometer.ingest.gates import Gate, gate
 from inferometer.ingest.indexers import indexers
 from inferometer.ingest.kv_sharing import kv_shared
 from inferometer.ingest.latents import latents
-from inferometer.ingest.loops import of_token, visits_a_layer
 from inferometer.ingest.layer_kinds import NO_BLOCK, layer_kinds
+from inferometer.ingest.loops import of_token, visits_a_layer
 from inferometer.ingest.norms import MAX_TAPS, flag, norms
 from inferometer.ingest.reader import ConfigReader
 from inferometer.ingest.windows import limits, skip_variants

@@ -21,8 +21,6 @@ ATTENTION_MODULES: Modules = {
     "sink": ("self_attn.sink_proj",),
     "k_taps": ("self_attn.k_proj.sconv.weight_proj",),
     "v_taps": ("self_attn.v_proj.sconv.weight_proj",),
-    "message_in": tuple(f"{name}_message_gate.down_proj" for name in ("q", "k", "v", "mlp")),
-    "message_out": tuple(f"{name}_message_gate.forget_gate_proj" for name in ("q", "k", "v", "mlp")),
     "index_q": ("self_attn.indexer.q_proj", "self_attn.index_q_proj", "self_attn.indexer.index_qk_proj"),
     "index_k": ("self_attn.indexer.k_proj", "self_attn.index_k_proj", "self_attn.indexer.index_qk_proj"),
 }

@@ -49,7 +49,7 @@ def _with_totals(grid: Table, row: dict[str, Any]) -> Table:
     one_table = row["active_params_one_table"]
     grid.add_row("active, without the input table", f"{one_table:,}", f"{one_table / total:.2%}", "")
     if row["mtp_params"]:
-        grid.add_row("MTP, not in the total", f"{row['mtp_params']:,}", "", "")
+        grid.add_row("drafters (MTP, DSPARK), not in the total", f"{row['mtp_params']:,}", "", "")
     return grid
 
 

@@ -27,7 +27,7 @@ PARAMS = (
     Field("total_params", "integer", "", "language model and its towers, without MTP and drafters"),
     Field("active_params", "integer", "", "total - routed (1 - k/E)"),
     Field("active_params_one_table", "integer", "", "less the input embedding, of which a token reads one row"),
-    Field("mtp_params", "integer", "", "multi-token-prediction layers, not in the total"),
+    Field("mtp_params", "integer", "", "layers that draft tokens (MTP, DSPARK), not in the total"),
     Field("by_kind", "integer{}", "", "total by kind of tensor"),
     Field("by_dtype", "integer{}", "", "total by stored format"),
     Field("checkpoint_bytes", "integer", "B", "as stored, MTP not counted; of the files where they are at hand"),

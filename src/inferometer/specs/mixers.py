@@ -14,7 +14,7 @@ from inferometer.specs.recurrent import LinearAttention, Mamba1, Mamba2, ShortCo
 class Attention(Block, tag="attention", frozen=True, kw_only=True):
     """Softmax attention with grouped kv heads: MHA (K = N), GQA, MQA (K = 1).
 
-    Tensors `q k v r sink k_taps v_taps gate o`, of the gates of messages `message_in message_out`.
+    Tensors `q k v r sink k_taps v_taps gate o`.
     """
 
     heads: int
@@ -82,8 +82,6 @@ class Attention(Block, tag="attention", frozen=True, kw_only=True):
             ("v_taps", self.token_taps),
             ("gate", self.gate != "none"),
             ("o", True),
-            ("message_in", self.message_rank > 0),
-            ("message_out", self.message_rank > 0),
         )
         return ("q", *own, *(name for name, has in held if has), *index)
 
