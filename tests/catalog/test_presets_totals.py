@@ -62,6 +62,7 @@ kimi-k2-instruct 1_026_408_232_448
 kimi-k2.5 1_026_879_376_368
 kimi-k2.5-nvfp4 1_026_879_376_368
 kimi-k2.6 1_026_879_376_368
+kimi-k2.7-code 1_026_879_376_368
 kimi-k2.7-code-nvfp4 1_026_879_376_368
 kimi-k3 2_779_484_476_000
 kimi-linear-48b-a3b-instruct 49_122_675_072
@@ -177,7 +178,7 @@ APART = {
     "phi-3.5-vision-instruct": -325_541_888,
 }
 """What the published count holds and ours does not: most leave out the routers' correction biases, which checkpoints
-store; Phi-3.5-vision's its tower, and Inkling 2's has no query in the first layer's attention residual, which ours has."""
+store; Phi-3.5-vision's its tower, and Inkling 2's has no query of the first layer's attention residual; ours has."""
 
 ROUNDED = frozenset(
     """

@@ -111,6 +111,18 @@ def test_draft_stages_have_a_window_alone_and_experts_of_their_own(name, experts
     assert count_params(model).mtp == drafter_params(model, drafter) == pytest.approx(published, rel=5e-3)
 
 
+STAGES = {"dspark_block_size": 5, "dspark_markov_rank": 256, "dspark_target_layer_ids": [1, 2, 3]}
+
+
+def test_any_family_may_draft_in_stages():
+    """Configs of Mistral Large 4 and Inkling 2 with stages were not at hand: they are read as DeepSeek-V4 spells them."""
+    large, small = changed("mistral-large-4", **STAGES), changed("inkling-2-small", **STAGES)
+    assert large.unknown_keys == small.unknown_keys == ()
+    assert [mixer.window for mixer in small.drafters[0].mixers] == [1024]
+    assert [len(model.drafters[0].layers) for model in (large, small)] == [3, 3]
+    assert any("no layer has a window" in said for said in large.assumed)
+
+
 def test_the_drafter_of_deepseek_v4_1_tensor_by_tensor():
     h, rank = V41["H"], 256
     ends = 3 * h * h + 2 * h + 2 * V41["vocab"] * rank + h + rank

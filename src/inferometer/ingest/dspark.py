@@ -38,7 +38,7 @@ def dspark(
     rank = reader.integer("dspark_markov_rank", high=MAX_HIDDEN)
     reader.skip("dspark_noise_token_id")
     stages, wide = len(targets), len(targets) * hidden
-    mixer, ffn = window_alone(mixers[-1]), _experts(reader, ffns[-1])
+    mixer, ffn = _windowed(reader, mixers), _experts(reader, ffns[-1])
     return Drafter(
         kind="dspark",
         mixers=(mixer,),
@@ -53,6 +53,14 @@ def dspark(
         },
         tokens=reader.integer(BLOCK, high=MAX_TOKENS),
     )
+
+
+def _windowed(reader: ConfigReader, mixers: Sequence[Mixer]) -> Mixer:
+    """Return the mixer of a stage: the last layer's that has a window, by itself where it has more."""
+    own = [block for block in mixers if getattr(block, "window", None) is not None]
+    if not own:
+        reader.remark("Stages of the drafter attend as the last layer does, for no layer has a window")
+    return window_alone((own or list(mixers))[-1])
 
 
 def window_alone(block: Mixer) -> Mixer:

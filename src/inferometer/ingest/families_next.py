@@ -120,8 +120,8 @@ _V41_SAYS = (
         "--kv-cache-dtype fp8 is the layout of 584 bytes that engines also have"
     ),
     (
-        "a prompt runs through every layer: that the release runs the last 20 for its tail alone is not modelled, so that "
-        "prefill is charged about twice the work"
+        "a prompt runs through every layer: that the release runs the last 20 for its tail alone is not modelled, so "
+        "that prefill is charged about twice the work"
     ),
 )
 
