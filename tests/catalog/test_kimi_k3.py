@@ -52,7 +52,7 @@ def memory(kimi, **options):
 
 
 def test_residents_on_eight_b300(kimi):
-    """Another tool finds 117, and 115 with the convolutions' state; ours 115, and 113, for it holds 0.75 GB more weights.
+    """Another tool finds 117, and 115 with convolutions' state; ours 115, and 113, for it holds 0.75 GB more weights.
 
     The tool has about 196.0 GB of weights, 127.40 MB of KV and 271.32 MB of state a chip. KV and states are ours. Its
     weights are an eighth of all, but for the routers, which are whole. SGLang 0.5.23 (`models/kimi_k3.py`) has whole on

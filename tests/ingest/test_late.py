@@ -115,7 +115,7 @@ STAGES = {"dspark_block_size": 5, "dspark_markov_rank": 256, "dspark_target_laye
 
 
 def test_any_family_may_draft_in_stages():
-    """Configs of Mistral Large 4 and Inkling 2 with stages were not at hand: they are read as DeepSeek-V4 spells them."""
+    """Configs of Mistral Large 4 and Inkling 2 with stages were not at hand: they are read as DeepSeek-V4's are."""
     large, small = changed("mistral-large-4", **STAGES), changed("inkling-2-small", **STAGES)
     assert large.unknown_keys == small.unknown_keys == ()
     assert [mixer.window for mixer in small.drafters[0].mixers] == [1024]

@@ -171,20 +171,19 @@ def _assemble(
     stored_ffns, ffn_of = formats_per_layer(plain_ffns, rules, dialect, reader.where)
     tied = reader.flag("tie_word_embeddings", default=dialect.tied)
     dtype = _dtype(reader)
-    vocab = reader.integer("vocab_size", high=MAX_VOCAB)
+    vocab, more = _rows(reader, dialect)
     context = _max_context(reader, dialect)
     positions = reader.integer(dialect.positions, high=MAX_TOKENS) if dialect.positions else 0
     norm, own = dialect.norm, (of_layers(stored_mixers, mixer_of), of_layers(stored_ffns, ffn_of))
     placed = lookups(reader, dialect, hidden=hidden, layers=stated)
     visits = visits_a_layer(reader, dialect.token, stated * each)
     layers = [Layer(mixer=m, ffn=f, visits=n) for m, f, n in zip(mixer_of, ffn_of, visits, strict=True)]
-    more = _more_rows(reader, dialect, vocab)
     around = residual(reader, dialect)
     return ModelSpec(
         name=name,
         architecture=model_type,
         hidden=hidden,
-        vocab=vocab - more * isinstance(dialect.more_rows, str),
+        vocab=vocab,
         max_context=context,
         mixers=stored_mixers,
         **_arranged(stored_ffns, layers, placed, each=each),
@@ -244,11 +243,13 @@ def _loop_units(layers: list[Layer]) -> tuple[int, ...]:
     return loop_units(visits) if max(visits) > 1 else ()
 
 
-def _more_rows(reader: ConfigReader, dialect: Dialect, rows: int) -> int:
-    """Return the rows of the embedding beyond the head's: as the class has it, or those of padding."""
+def _rows(reader: ConfigReader, dialect: Dialect) -> tuple[int, int]:
+    """Return (rows of the head, rows of the embedding beyond them): as the class has it, or those of padding."""
+    rows = reader.integer("vocab_size", high=MAX_VOCAB)
     if isinstance(dialect.more_rows, int):
-        return dialect.more_rows
-    return rows - (reader.integer_or_none(dialect.more_rows, high=rows) or rows)
+        return rows, dialect.more_rows
+    head = reader.integer_or_none(dialect.more_rows, high=rows) or rows
+    return head, rows - head
 
 
 def _dtype(reader: ConfigReader) -> str:
