@@ -18,7 +18,7 @@ MOE = ("explain", "deepseek-v3", "h200", "8x2")
         (("serch",), "search"),
         (("search",), "MODEL"),
         (("search", "deepseek-v3"), "CHIP"),
-        (("search", "deepseek-v4", "h200"), "deepseek-v3"),
+        (("search", "deepseek-v33", "h200"), "deepseek-v3"),
         (("search", "llama", "h200"), "choose one of"),
         (("search", "", "h200"), "MODEL is empty"),
         (("search", "model.gguf", "h200"), "model.gguf: No such file"),

@@ -39,7 +39,7 @@ def _messages(block: Attention, hidden: int, dtype: str) -> tuple[Tensor, ...]:
     return (
         Tensor(name="message_in", rows=MESSAGES * rank, cols=2 * hidden, format=dtype, kind=RESIDUAL),
         Tensor(name="message_out", rows=2 * wide, cols=rank, format=QUERY_FORMAT, kind=RESIDUAL),
-        Tensor(name="message_queries", rows=wide, format=QUERY_FORMAT, kind=RESIDUAL),
+        Tensor(name="message_queries", rows=wide, format=QUERY_FORMAT, kind="norm"),
     )
 
 
@@ -56,14 +56,14 @@ def lower(block: Attention, low: Lowering, dtype: str) -> list[Node]:
     held = _messages(block, low.hidden, dtype)
     if not held:
         return nodes
-    elements = sum(tensor.params for tensor in held if tensor.cols > 1)
+    gates = [tensor for tensor in held if tensor.cols > 1]
     work = Work(
         name="messages.residual",
         kind=OpKind.GEMM,
         dtype=at.core_dtype,
-        flops=at.tokens * (2.0 * elements),
+        flops=at.tokens * (2.0 * sum(tensor.params for tensor in gates)),
         traffic_bytes={
-            Traffic.WEIGHTS: sum((one_copy_bytes(tensor, low.shards) for tensor in held), start=at.tokens * 0),
+            Traffic.WEIGHTS: sum((one_copy_bytes(tensor, low.shards) for tensor in gates), start=at.tokens * 0),
             Traffic.ACTIVATIONS: at.tokens * (MESSAGES * 6 * wide),
         },
         replication=at.padding * at.tp,

@@ -172,7 +172,6 @@ def _assemble(
     tied = reader.flag("tie_word_embeddings", default=dialect.tied)
     dtype = _dtype(reader)
     vocab, more = _rows(reader, dialect)
-    context = _max_context(reader, dialect)
     positions = reader.integer(dialect.positions, high=MAX_TOKENS) if dialect.positions else 0
     norm, own = dialect.norm, (of_layers(stored_mixers, mixer_of), of_layers(stored_ffns, ffn_of))
     placed = lookups(reader, dialect, hidden=hidden, layers=stated)
@@ -184,7 +183,7 @@ def _assemble(
         architecture=model_type,
         hidden=hidden,
         vocab=vocab,
-        max_context=context,
+        max_context=_max_context(reader, dialect),
         mixers=stored_mixers,
         **_arranged(stored_ffns, layers, placed, each=each),
         residual=around,
