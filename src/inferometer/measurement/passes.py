@@ -23,9 +23,15 @@ from inferometer.graph.ops import Column
 from inferometer.measurement.models import chip_of, stored_model
 from inferometer.measurement.questions import Question, Setup
 from inferometer.memory.footprint import footprint
-from inferometer.specs.deployment import Workload
+from inferometer.specs.deployment import EngineSpec, Workload
 from inferometer.specs.hardware import Machine
 from inferometer.specs.model import ModelSpec
+
+
+PUBLISHED = EngineSpec(name="ideal", version="", unpacks_to_16_bits=True)
+"""Engine that rows are priced with: free, but that weights of a format the chip has no arithmetic for (MXFP4 and NVFP4
+on Hopper, FP8 on A100) are multiplied in 16 bits. That is common to what published rows ran; source: the catalogue's
+engines, field `unpacks_to_16_bits`."""
 
 
 class Pass(NamedTuple):
@@ -130,7 +136,7 @@ class Pricer:
             self._machines[key] = build_machine(chip.id, n_chips=setup.n_chips)
         own = self._known.models.get(setup.model)
         model = own or stored_model(setup.model, setup.weights, setup.kv, head=setup.head)
-        return make_problem(model, self._machines[key], one.workload, backend=self.backend)
+        return make_problem(model, self._machines[key], one.workload, engine=PUBLISHED, backend=self.backend)
 
     def _space(self, setup: Setup, problem: Problem) -> tuple[dict[str, Column], Placements]:
         if setup not in self._spaces:
