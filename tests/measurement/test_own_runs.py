@@ -78,7 +78,7 @@ def test_a_perturbation_is_found_again(times):
     assert np.median(np.abs(own.left_out)) < 0.25 * np.median(np.abs(own.shipped))
     assert np.abs(own.fitted).max() < 0.03
     other = runs_of(perturbed(**times), tp=4)
-    assert np.median(np.abs(residuals(other, own.factors))) < 0.5 * np.median(
+    assert np.median(np.abs(residuals(other, own.factors))) < 0.6 * np.median(
         np.abs(residuals(other, load_serving().factors["hopper"]))
     )
 
@@ -245,7 +245,7 @@ def test_a_bad_calibration_is_one_line(tmp_path, was, is_, told):
 def test_published_series_gain_by_runs_of_their_own():
     """What `score_own_runs` found, rounded up: under half of the series reach 6 % with three runs of one sharding."""
     score = load_own_runs()
-    assert score.any_sharding["3"]["median"] < 0.085 < 0.5 * score.without["median"]
+    assert score.any_sharding["3"]["median"] < 0.085 < 0.6 * score.without["median"]
     assert score.one_sharding["3"]["median"] < 0.07
     for by_runs in (score.any_sharding, score.one_sharding):
         medians = [by_runs[n]["median"] for n in ("1", "2", "3", "5", "10")]
