@@ -27,7 +27,6 @@ from inferometer.specs.deployment import EngineSpec, Workload
 from inferometer.specs.hardware import Machine
 from inferometer.specs.model import ModelSpec
 
-
 PUBLISHED = EngineSpec(name="ideal", version="", unpacks_to_16_bits=True)
 """Engine that rows are priced with: free, but that weights of a format the chip has no arithmetic for (MXFP4 and NVFP4
 on Hopper, FP8 on A100) are multiplied in 16 bits. That is common to what published rows ran; source: the catalogue's
