@@ -2,6 +2,8 @@
 
 import pytest
 
+from inferometer.api.legal_sizes import legal_sizes
+from inferometer.api.load import load_model
 from inferometer.api.sizes import EngineFlags, chips_of, engine_sizes, fill_sizes, parse_sizes
 from inferometer.errors import InferometerError
 from inferometer.specs.deployment import Sizes
@@ -73,3 +75,19 @@ def test_chips_that_sizes_span(given, expected):
 def test_expert_parallel_twice_said_must_agree():
     with pytest.raises(InferometerError, match="1 x 1 x 4 x 1 = 4, but the machine has 8 chips"):
         fill_sizes(engine_sizes(EngineFlags(tensor=8, expert=4, enable_expert=True), moe=True), 8, moe=True)
+
+
+@pytest.mark.parametrize(
+    ("model", "n_chips", "expected"),
+    [
+        ("deepseek-v3", 72, Sizes(dpa=9, tp=8, ep=72)),  # 128 heads: 72, 36, 24, 18, 12, 9 do not divide them
+        ("deepseek-v3", 16, Sizes(tp=16, ep=16)),
+        ("llama-3.1-8b", 48, Sizes(r=3, tp=16)),  # 32 heads
+    ],
+)
+def test_what_is_left_out_is_legal_for_the_model(model, n_chips, expected):
+    assert legal_sizes(load_model(model), {}, n_chips) == expected
+
+
+def test_a_tp_that_is_asked_for_stays():
+    assert legal_sizes(load_model("deepseek-v3"), {"tp": 72}, 72) == Sizes(tp=72, ep=72)

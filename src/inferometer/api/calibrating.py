@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from inferometer.api.legal_sizes import legal_sizes
 from inferometer.api.load import in_formats, load_machine, load_model
-from inferometer.api.sizes import chips_of, fill_sizes
-from inferometer.blocks.kinds import is_moe
+from inferometer.api.sizes import chips_of
 from inferometer.catalog.loader import find_engine
 from inferometer.cost.calibration import Calibration, calibration_text
 from inferometer.errors import InferometerError
@@ -61,7 +61,7 @@ def calibrate_files(
         raise InferometerError(f"{benches[0].where} does not say which chip it ran on: add --chip NAME")
     given = dict(about.sizes(model) if callable(about.sizes) else about.sizes)
     machine = load_machine(about.chip, about.machine, None if about.machine else chips_of(given))
-    sizes: Sizes = fill_sizes(given, machine.fabric.n_chips, moe=is_moe(model))
+    sizes: Sizes = legal_sizes(model, given, machine.fabric.n_chips)
     engine = USUAL_ENGINE if about.engine is None else find_engine(about.engine).name
     known = Known({model.name: model}, {(machine.chip.id, machine.fabric.n_chips): machine})
     measured += [

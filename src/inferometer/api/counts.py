@@ -6,16 +6,16 @@ from typing import Unpack
 import numpy as np
 
 from inferometer.api.choices import parse_choices
+from inferometer.api.legal_sizes import broken_by, legal_sizes
 from inferometer.api.load import in_formats, load_model
 from inferometer.api.settings import Settings, check_batch, settle_workload
-from inferometer.api.sizes import Given, chips_of, fill_sizes, role_given
+from inferometer.api.sizes import Given, chips_of, role_given
 from inferometer.api.workload import check_tokens, phase_text, with_images
 from inferometer.blocks.kinds import is_moe, parts, sees_images
 from inferometer.errors import InferometerError
 from inferometer.estimate.candidates import make_shardings
 from inferometer.estimate.count import Counting, count_ops, default_plans
 from inferometer.estimate.estimate import IDEAL
-from inferometer.estimate.legality import broken_rules
 from inferometer.estimate.passes import of_model
 from inferometer.estimate.precision import Precision, resolve_precision, stored_precision
 from inferometer.memory.footprint import cache_lines, footprint
@@ -62,7 +62,7 @@ def count(
     spec = in_formats(spec, settings.get("quant"), settings.get("kv_cache_dtype"), settings.get("state_dtype"))
     given = role_given(sizes)
     n_chips = machine.fabric.n_chips if machine is not None else chips_of(given) or 1
-    filled = fill_sizes(given, n_chips, moe=is_moe(spec))
+    filled = legal_sizes(spec, given, n_chips)
     check_legal(spec, filled)
     silent = {} if batch is not None else {"batch": "1"}
     of = _counting(spec, machine, batch or 1, settings, silent)
@@ -89,8 +89,7 @@ def _counting(
 
 def check_legal(model: ModelSpec, sizes: Sizes) -> None:
     """Raise InferometerError for a sharding that the model does not allow."""
-    columns = {role: np.array([float(getattr(sizes, role))]) for role in ROLES}
-    broken = [rule for rule in broken_rules(model, IDEAL, columns) if bool(rule.broken[0])]
+    broken = broken_by(model, sizes)
     if broken:
         raise InferometerError(f"{broken[0].name}: {broken[0].advice}")
 
@@ -145,7 +144,7 @@ def size_cache(
     """
     spec = in_formats(load_model(model) if isinstance(model, str) else model, None, kv_cache_dtype, state_dtype)
     given = role_given(sizes)
-    filled = fill_sizes(given, chips_of(given) or 1, moe=is_moe(spec))
+    filled = legal_sizes(spec, given, chips_of(given) or 1)
     check_legal(spec, filled)
     check_tokens("--context", context)
     length = context or spec.max_context

@@ -7,12 +7,12 @@ from typing import TypedDict
 
 import numpy as np
 
+from inferometer.api.legal_sizes import legal_sizes
 from inferometer.api.load import in_formats, load_machine, load_model
 from inferometer.api.settings import MAX_SEQUENCES, MAX_SLOTS, Settings, check_batch
-from inferometer.api.sizes import chips_of, fill_sizes
+from inferometer.api.sizes import chips_of
 from inferometer.api.whatif import changed, parse_what_if
 from inferometer.api.workload import MAX_TOKENS
-from inferometer.blocks.kinds import is_moe
 from inferometer.blocks.model import stage_layers, unit_count
 from inferometer.catalog.engine_memory import find_engine_memory
 from inferometer.catalog.loader import find_engine, load_engines
@@ -102,7 +102,7 @@ def ask(model: ModelSpec | str, machine: Machine | str, sizes: Mapping[str, int]
         assumed["KV"] = chosen.kv_format
     where = _where(machine, sizes)
     where, _ = changed(where, parse_what_if(settings.get("what_if")))
-    filled = fill_sizes(sizes, where.fabric.n_chips, moe=is_moe(chosen))
+    filled = legal_sizes(chosen, sizes, where.fabric.n_chips)
     if filled.pp > unit_count(chosen):
         raise InferometerError(f"PP={filled.pp} exceeds the {unit_count(chosen)} layers of {chosen.name}")
     context, longest = _lengths(settings, chosen, assumed)

@@ -5,10 +5,9 @@ from dataclasses import replace
 
 import msgspec
 
+from inferometer.api.legal_sizes import legal_sizes
 from inferometer.api.load import in_formats, load_machine
 from inferometer.api.memory_ask import Question, broken
-from inferometer.api.sizes import fill_sizes
-from inferometer.blocks.kinds import is_moe
 from inferometer.blocks.model import stage_layers
 from inferometer.errors import InferometerError
 from inferometer.memory.plan import plan
@@ -69,7 +68,7 @@ def _more_chips(question: Question) -> Iterator[str]:
                 return
             larger = msgspec.structs.replace(larger, chip=machine.chip)
             given = {r: s for r, s in question.given.items() if r not in ("tp", "ep", "etp")}
-            sizes = fill_sizes(given, n, moe=is_moe(asked.model))
+            sizes = legal_sizes(asked.model, given, n)
         except InferometerError:
             return
         splits = stage_layers(asked.model, sizes.pp, question.spec.partition)

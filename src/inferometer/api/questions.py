@@ -7,13 +7,14 @@ from functools import partial
 from typing import Unpack
 
 from inferometer.api.launch import engine_fits
+from inferometer.api.legal_sizes import legal_sizes
 from inferometer.api.limits import parse_slo
 from inferometer.api.load import Served, in_formats, load_machine, load_model, served
 from inferometer.api.nearest import nearest
 from inferometer.api.notes import noted
 from inferometer.api.placing import parse_placement
 from inferometer.api.settings import Settings, Terms, check_batch, settle
-from inferometer.api.sizes import Given, check_dense, chips_of, fill_sizes, role_given
+from inferometer.api.sizes import Given, check_dense, chips_of, role_given
 from inferometer.blocks.kinds import is_moe
 from inferometer.errors import InferometerError
 from inferometer.estimate.estimate import estimate as estimate_one
@@ -67,7 +68,7 @@ def estimate(
     given = role_given(sizes)
     where = _machine(machine, chips_of(given))
     problem = terms.problem(spec, where)
-    filled = fill_sizes(given, where.fabric.n_chips, moe=is_moe(spec))
+    filled = legal_sizes(spec, given, where.fabric.n_chips)
     place = parse_placement(placement, where.fabric) if isinstance(placement, str) else placement
     priced = estimate_one(problem, Deployment(sizes=filled, placement=place, batch=batch))
     if not given:

@@ -209,6 +209,9 @@ def main(arguments: list[str] | None = None) -> int:
         # Whoever read stdout has gone: say nothing, and keep the interpreter's last flush from saying it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _fail(f"the answer cannot be written: {error.strerror or error}", BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted", INTERRUPTED)
     except Exception as error:
