@@ -1,7 +1,7 @@
 """Models that use every kind of norm, bias, window and sharing the blocks know, drawn at random."""
 
 from hypothesis import strategies as st
-from strategies import besides, formats, linears, mambas, matrices
+from mixer_strategies import besides, formats, linears, mambas, matrices
 
 from inferometer.specs.feedforward import Ffn, Moe
 from inferometer.specs.mixers import Attention

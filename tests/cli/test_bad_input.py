@@ -1,6 +1,9 @@
 """Bad input: status 2 and one line that says what was wrong and what is allowed."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from cli.command import inferometer, refused
@@ -152,3 +155,12 @@ def test_junk_is_one_line(junk):
     refused("search", junk, "h100")
     refused("search", "llama-3.1-8b", junk)
     assert inferometer("search", "llama-3.1-8b", "h100", junk).status in (0, 2)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+def test_an_answer_that_cannot_be_written_is_one_line():
+    with Path("/dev/full").open("w") as full:
+        words = [sys.executable, "-c", "from inferometer.cli.main import run; run()", "chips", "h100"]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "inferometer: the answer cannot be written: No space left on device\n"

@@ -4,7 +4,8 @@ import pytest
 from blocks.made_up import axis, decode, machine, model
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import attentions, compressed, ffns, mlas
+from mixer_strategies import attentions, compressed, mlas
+from strategies import ffns
 
 from inferometer.blocks.causal import causal_pairs, keys_seen, simpson, split_at
 from inferometer.estimate.estimate import estimate, make_problem
