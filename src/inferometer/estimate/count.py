@@ -14,8 +14,8 @@ from inferometer.blocks.images import ImageCount
 from inferometer.blocks.model import lower_model, stage_kinds, unit_count
 from inferometer.blocks.tower import is_part
 from inferometer.estimate.passes import make_pass
+from inferometer.estimate.pick import Shape, pick
 from inferometer.estimate.precision import Precision
-from inferometer.estimate.record import pick, shape_text
 from inferometer.graph.ops import Choice, Message, Node, OpKind, Work, unwrapped
 from inferometer.specs.deployment import ROLES, Sizes, Workload
 from inferometer.specs.model import ModelSpec
@@ -158,7 +158,7 @@ def _work(leaf: _Leaf, whole: Work | Message) -> CountedOp:
         part=leaf.part,
         layers=leaf.layers,
         share=part.share,
-        shape=shape_text(part, 0),
+        shape=str(Shape(part.shape, part.sizes)),
         dtype=part.dtype,
         plan=leaf.plan,
         flops=pick(whole.flops, 0),

@@ -11,7 +11,7 @@ import numpy as np
 
 from inferometer.blocks.kinds import is_moe
 from inferometer.blocks.model import unit_count
-from inferometer.cost.backend import CostBackend, band_of, basis_of
+from inferometer.cost.backend import Band, CostBackend, band_of, basis_of
 from inferometer.cost.collectives import collective_lines, lower_envelope
 from inferometer.cost.registry import create_backend, usual_scheduler
 from inferometer.cost.schedulers import Overlap, find_scheduler
@@ -20,8 +20,9 @@ from inferometer.estimate.candidates import GROUP_OF, Block, Placements, Shardin
 from inferometer.estimate.diagnose import diagnose
 from inferometer.estimate.legality import Rule, broken_rules
 from inferometer.estimate.passes import of_model
+from inferometer.estimate.pick import Rows, pick
 from inferometer.estimate.precision import resolve_precision
-from inferometer.estimate.record import Record, Where, pick, read_record
+from inferometer.estimate.record import Reader, Record
 from inferometer.estimate.result import ChoiceRow, Estimate, MemoryLines, OpRow
 from inferometer.estimate.space import enumerate_space
 from inferometer.estimate.step import Problem, Step, StepModel, Way
@@ -183,6 +184,19 @@ class _Block(NamedTuple):
     step: Step
     found: Candidates
     block: Block
+    at: Rows
+    """Each row, at the placement asked for or its cheapest."""
+    reader: Reader
+    rules: list[Rule]
+    told: dict[tuple[Axis, ...], tuple[Band, str]]
+    """Band and basis by the axes that messages cross, as they come up."""
+
+    def band(self, problem: Problem, crossed: tuple[Axis, ...]) -> tuple[Band, str]:
+        """Return how far the truth may lie from a step, and on what basis."""
+        if crossed not in self.told:
+            chip, backend = problem.machine.chip, problem.backend
+            self.told[crossed] = band_of(backend, chip, crossed), basis_of(backend, chip, crossed)
+        return self.told[crossed]
 
 
 def _priced(problem: Problem, found: Candidates, rows: Sequence[Row], pair: int | None) -> _Block:
@@ -193,7 +207,13 @@ def _priced(problem: Problem, found: Candidates, rows: Sequence[Row], pair: int 
     pairs = pairs_of(at, found.placements) if pair is None else np.full((1, len(at)), pair, dtype=np.intp)
     model = StepModel(problem=problem, shardings=found.shardings, placements=found.placements, record=True)
     block = Block(at, sequences[:, None], pairs, in_flight[:, None])
-    return _Block(model, model.price(block), found, block)
+    step = model.price(block)
+    if model.graph is None or model.pricer is None:
+        raise AssertionError("nothing was recorded")
+    cheapest = np.broadcast_to(step.step_s, (len(pairs), len(rows), 1)).argmin(axis=0)[:, 0]
+    picked = Rows(np.arange(len(rows)), cheapest)
+    reader = Reader(model.pricer, model.graph, picked)
+    return _Block(model, step, found, block, picked, reader, broken_rules(problem.model, problem.engine, sizes), {})
 
 
 def estimate_rows(problem: Problem, found: Candidates, rows: Sequence[Row], pair: int | None = None) -> list[Estimate]:
@@ -201,9 +221,7 @@ def estimate_rows(problem: Problem, found: Candidates, rows: Sequence[Row], pair
     if not rows:
         return []
     priced = _priced(problem, found, rows, pair)
-    shape = (len(priced.block.pairs), len(rows), 1)
-    cheapest = np.broadcast_to(priced.step.step_s, shape).argmin(axis=0)[:, 0]
-    return [_result(problem, _Priced(priced, Where(i, int(cheapest[i])), row.batch)) for i, row in enumerate(rows)]
+    return [_result(problem, _Priced(priced, i, row.batch)) for i, row in enumerate(rows)]
 
 
 def _spelled(sizes: Sizes) -> str:
@@ -263,17 +281,29 @@ class _Priced(NamedTuple):
     """One row of a priced block, at one placement."""
 
     of: _Block
-    where: Where
+    row: int
     batch: int
 
     @property
     def sharding(self) -> int:
         """Index of the sharding."""
-        return int(self.of.block.sharding[self.where.row])
+        return int(self.of.block.sharding[self.row])
 
     def at(self, column: Column) -> float:
         """Return the candidate's value of a column."""
-        return pick(column, self.where.row, self.where.placement)
+        return pick(column, self.row, self.placement)
+
+    @property
+    def placement(self) -> int:
+        """Index of the placement among those priced."""
+        return int(self.of.at.placements[self.row])
+
+    def record(self, residual: str) -> Record:
+        """Return the ops and choices under a residual layout."""
+        model = self.of.model
+        counts = model.shardings.stage_counts[:, self.sharding]
+        times = (model.shardings.multiplicities[:, :, self.sharding] * counts[:, None]).sum(axis=0)
+        return self.of.reader.read(self.row, times.tolist(), residual)
 
 
 def _result(problem: Problem, priced: _Priced) -> Estimate:
@@ -282,17 +312,15 @@ def _result(problem: Problem, priced: _Priced) -> Estimate:
     layouts = {name: priced.at(way.step_s) for name, way in step.ways.items()}
     residual = min(layouts, key=lambda name: layouts[name])
     way = step.ways[residual]
-    record = _read(priced, residual)
-    sequences = int(block.sequences[priced.where.row, 0])
+    record = priced.record(residual)
+    sequences = int(block.sequences[priced.row, 0])
     micro = int(problem.microbatches(np.array(float(sizes.pp)), np.array(float(sequences))))
     step_s = priced.at(step.step_s)
-    placement = placement_of(found.placements, index, int(block.pairs[priced.where.placement, priced.where.row]))
-    crossed = crossed_axes(problem.machine.fabric, placement)
-    band = band_of(problem.backend, problem.machine.chip, crossed)
+    placement = placement_of(found.placements, index, int(block.pairs[priced.placement, priced.row]))
+    band, basis = priced.of.band(problem, crossed_axes(problem.machine.fabric, placement))
     memory = _memory(problem, found.held, index, sequences)
-    columns = {name: column[index : index + 1] for name, column in found.shardings.sizes.items()}
-    rules = [r for r in broken_rules(problem.model, problem.engine, columns) if bool(r.broken[0])]
-    reasons = [*(f"{rule.name}: {rule.advice}" for rule in rules), *memory_reasons(memory)]
+    rules = [f"{rule.name}: {rule.advice}" for rule in priced.of.rules if rule.broken[priced.row]]
+    reasons = [*rules, *memory_reasons(memory)]
     useful_compute, useful_memory, flops = _useful(problem, record.ops)
     available = sizes.pp * step_s
     return Estimate(
@@ -306,7 +334,7 @@ def _result(problem: Problem, priced: _Priced) -> Estimate:
         low_s=step_s * band.low,
         high_s=step_s * band.high,
         alike=band.alike,
-        basis=basis_of(problem.backend, problem.machine.chip, crossed),
+        basis=basis,
         band_source=band.source,
         busy_s=_busiest_stage(priced, way, micro),
         mfu=micro * useful_compute / available,
@@ -353,15 +381,6 @@ def memory_reasons(memory: MemoryLines) -> list[str]:
     return []
 
 
-def _read(priced: _Priced, residual: str) -> Record:
-    model = priced.of.model
-    if model.graph is None or model.pricer is None:
-        raise AssertionError("nothing was recorded")
-    counts = model.shardings.stage_counts[:, priced.sharding]
-    times = (model.shardings.multiplicities[:, :, priced.sharding] * counts[:, None]).sum(axis=0)
-    return read_record(model.pricer, model.graph, priced.where, times.tolist(), residual)
-
-
 def _residual_row(layouts: dict[str, float], residual: str) -> ChoiceRow:
     """Return the choice of the residual layout, priced by the step it gives."""
     others = {name: seconds for name, seconds in layouts.items() if name != residual}
@@ -385,5 +404,6 @@ def _useful(problem: Problem, ops: tuple[OpRow, ...]) -> tuple[float, float, flo
             useful = op.flops / op.replication * times
             flops += useful
             compute += useful / chip.peak_flops_per_s[op.dtype]
-        moved += sum(op.traffic_bytes.get(kind, 0.0) for kind in ("weights", "kv", "state")) * times
+        traffic = op.traffic_bytes
+        moved += (traffic.get("weights", 0.0) + traffic.get("kv", 0.0) + traffic.get("state", 0.0)) * times
     return compute, moved / chip.memory_bytes_per_s, flops

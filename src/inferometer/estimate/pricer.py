@@ -16,6 +16,7 @@ from inferometer.cost.backend import CostBackend
 from inferometer.cost.collectives import envelope_table, merged_line
 from inferometer.cost.schedulers import Busy, on_branch
 from inferometer.estimate.candidates import GROUP_OF, GROUPS, Block, Index, Placements
+from inferometer.estimate.pick import PLACED, Rows
 from inferometer.graph.ops import NONE, Branch, Choice, Column, Item, Mask, Message, Node, Plan, Traffic, Work
 from inferometer.specs.hardware import Machine
 
@@ -29,9 +30,6 @@ class Cost(NamedTuple):
     busy: Busy
     space: str = "rows"
 
-
-PLACED = 3
-"""Dimensions of a column over slots or placements; one over rows alone has two, a constant none."""
 
 _PLAIN = Busy._fields.index("left_s")
 """Fields of `Busy` that are told of every op, branch or not."""
@@ -137,12 +135,13 @@ class Spaces:
         """Return the slots of a group that the block uses."""
         return self._slots[group]
 
-    def position(self, space: str, placement: int, row: int) -> int:
-        """Return where a placement of a row's sharding lies along a space's first axis."""
+    def positions(self, space: str, at: Rows) -> Index | int:
+        """Return where the placements of rows lie along a space's first axis."""
         index = self._gather.get(space)
         if index is not None:
-            return int(index[placement, row] // index.shape[1])
-        return 0 if self._slots.get(space) == 1 else placement
+            found: Index = index[at.placements, at.rows] // index.shape[1]
+            return found
+        return 0 if self._slots.get(space) == 1 else at.placements
 
     def to_all(self, cost: Cost) -> Busy:
         """Return a cost's columns gathered to (P, m, G); columns over rows alone stay as they are."""
@@ -310,16 +309,15 @@ class Pricer:
             raise AssertionError(f"the engine allows no plan of {node.name}")
         return best
 
-    def algorithm(self, node: Message, row: int, placement: int) -> str:
-        """Return the name of the algorithm a message takes at one row (of one batch) and placement."""
+    def algorithms(self, node: Message, at: Rows) -> list[str]:
+        """Return the names of the algorithms a message takes at rows (of one batch)."""
         if node.merged_bytes is not None:
-            return "merged"
+            return ["merged"] * len(at.rows)
         alpha, beta, _, names = self.links.lines(node.role, node.kind)
-        slot = self.placements.slots[GROUP_OF[node.role]][self.block.pairs[placement, row]]
-        signature = int(self.placements.slot_signatures[node.role][slot, self.block.sharding[row]])
-        sizes = node.message_bytes.reshape(-1)
-        size = float(sizes[row if len(sizes) > 1 else 0])
-        return names[int(np.argmin(alpha[:, signature] + size * beta[:, signature]))][signature]
+        slot = self.placements.slots[GROUP_OF[node.role]][self.block.pairs[at.placements, at.rows]]
+        signature = self.placements.slot_signatures[node.role][slot, self.block.sharding[at.rows]]
+        lines = alpha[:, signature] + np.array(at.values(node.message_bytes)) * beta[:, signature]
+        return [names[line][one] for line, one in zip(lines.argmin(axis=0).tolist(), signature.tolist(), strict=True)]
 
     def cheaper(self, a: Cost, b: Cost, plan: Plan | None = None) -> Cost:
         """Return the cheaper of two by candidate; the first where they tie, or where plan b is illegal."""

@@ -1,13 +1,17 @@
-"""Reads ops and choices back from a priced block of one candidate, in the order they run."""
+"""Reads ops and choices back from a priced block, of some of its candidates, in the order they run.
+
+Columns are read once for all candidates asked for; then each one's way through the choices is walked.
+"""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
-from inferometer.estimate.pricer import PLACED, Cost, Pricer
+from inferometer.estimate.pick import Rows, Shape
+from inferometer.estimate.pricer import Cost, Pricer
 from inferometer.estimate.result import ChoiceRow, OpRow
-from inferometer.graph.ops import Choice, Column, Graph, Item, Message, Node, Work, unwrapped
+from inferometer.graph.ops import Choice, Graph, Item, Message, Node, Work, unwrapped
 
 MOST_PLANS = 24
 """Plans of one Choice listed in full, the cheapest first."""
@@ -20,66 +24,132 @@ class Record(NamedTuple):
     choices: tuple[ChoiceRow, ...]
 
 
-def pick(column: Column, row: int, along: int = 0) -> float:
-    """Return a value of a column of shape (), (m, 1) or (S, m, 1): of one row, at `along` of the first axis."""
-    if column.ndim == 0:
-        return float(column)
-    at_row = row if column.shape[-2] > 1 else 0
-    if column.ndim < PLACED:
-        return float(column[at_row, 0])
-    return float(column[along if len(column) > 1 else 0, at_row, 0])
+class _Worked(NamedTuple):
+    """An op, by candidate; seconds of the passes it has these counts in."""
+
+    flops: list[float]
+    replication: list[float]
+    traffic_bytes: dict[str, list[float]]
+    alone_s: list[float]
+    compute_s: list[float]
+    memory_s: list[float]
 
 
-def shape_text(work: Work, row: int) -> str:
-    """Return an op's shapes with the sizes of one row: whole numbers as such, means with a digit."""
-    sizes = {name: pick(column, row) for name, column in work.sizes.items()}
-    shown = {name: f"{size:.0f}" if size == round(size) else f"{size:.1f}" for name, size in sizes.items()}
-    return work.shape.format(**shown)
+class _Sent(NamedTuple):
+    """A message, by candidate."""
+
+    seconds: list[float]
+    message_bytes: list[float]
+    ranks: list[float]
+    algorithms: list[str]
 
 
-def read_record(pricer: Pricer, graph: Graph, where: "Where", times: Iterable[float], residual: str) -> Record:
-    """Return every op and Choice of one candidate of a priced block, under one residual layout.
+class _Way(NamedTuple):
+    """A plan of a Choice that is allowed, by candidate."""
 
-    `times` counts segments over the model.
-    """
-    reader = _Reader(pricer, where)
-    for segment, count in zip(graph.segments, times, strict=True):
-        if count:
-            for node in unwrapped((*segment.nodes, *segment.edges[residual])):
-                reader.walk(node, segment.name, int(count), "")
-    return Record(tuple(reader.ops), tuple(reader.choices))
-
-
-class Where(NamedTuple):
-    """One candidate of a block of one batch a sharding."""
-
-    row: int
-    placement: int
-
-
-class _Priced(NamedTuple):
     name: str
-    seconds: float
+    seconds: list[float]
+    legal: list[float] | None
+    before: list[float]
+    """Seconds up to a Choice that ends it."""
     nodes: tuple[Item, ...]
 
 
-class _Reader:
-    def __init__(self, pricer: Pricer, where: Where) -> None:
+class _Priced(NamedTuple):
+    """A plan as one candidate has it."""
+
+    name: str
+    seconds: float
+    before: float
+    nodes: tuple[Item, ...]
+
+
+class Reader:
+    """Reads candidates of a priced block of one batch a sharding, in the order of `at`."""
+
+    def __init__(self, pricer: Pricer, graph: Graph, at: Rows) -> None:
         self.pricer = pricer
-        self.where = where
+        self.graph = graph
+        self.at = at
+        self._worked: dict[int, _Worked] = {}
+        self._sent: dict[int, _Sent] = {}
+        self._ways: dict[int, list[_Way]] = {}
+
+    def read(self, candidate: int, times: Iterable[float], residual: str) -> Record:
+        """Return every op and Choice of one candidate, under one residual layout.
+
+        `times` counts segments over the model.
+        """
+        walk = _Walk(self, candidate)
+        for segment, count in zip(self.graph.segments, times, strict=True):
+            if count:
+                for node in unwrapped((*segment.nodes, *segment.edges[residual])):
+                    walk.go(node, segment.name, int(count), "")
+        return Record(tuple(walk.ops), tuple(walk.choices))
+
+    def seconds(self, cost: Cost) -> list[float]:
+        """Return the seconds of ops and messages one after another, by candidate."""
+        along = self.pricer.spaces.positions(cost.space, self.at)
+        work, network = self.at.values(cost.busy.work_s, along), self.at.values(cost.busy.network_s, along)
+        return [a + b for a, b in zip(work, network, strict=True)]
+
+    def worked(self, node: Work) -> _Worked:
+        """Return an op's counts and seconds."""
+        found = self._worked.get(id(node))
+        if found is None:
+            busy, values = self.pricer.price_node(node).busy, self.at.values
+            found = self._worked[id(node)] = _Worked(
+                values(node.flops),
+                values(node.replication),
+                {str(k): values(v) for k, v in node.traffic_bytes.items()},
+                values(busy.work_s),
+                values(busy.compute_s),
+                values(busy.memory_s),
+            )
+        return found
+
+    def sent(self, node: Message) -> _Sent:
+        """Return what a message takes."""
+        found = self._sent.get(id(node))
+        if found is None:
+            found = self._sent[id(node)] = _Sent(
+                self.seconds(self.pricer.price_node(node)),
+                self.at.values(node.message_bytes),
+                self.at.values(self.pricer.group_sizes[node.role]),
+                self.pricer.algorithms(node, self.at),
+            )
+        return found
+
+    def ways(self, node: Choice) -> list[_Way]:
+        """Return the plans of a Choice that are allowed."""
+        found = self._ways.get(id(node))
+        if found is None:
+            allowed = self.pricer.allows.get(node.name)
+            found = self._ways[id(node)] = [
+                _Way(
+                    plan.name,
+                    self.seconds(self.pricer.price(plan.nodes)),
+                    None if plan.legal is None else self.at.values(np.asarray(plan.legal, dtype=np.float64)),
+                    self.seconds(self.pricer.price(plan.nodes[:-1])),
+                    plan.nodes,
+                )
+                for plan in node.plans
+                if allowed is None or plan.name in allowed
+            ]
+        return found
+
+
+class _Walk:
+    """One candidate's way through a graph."""
+
+    def __init__(self, reader: Reader, candidate: int) -> None:
+        self.reader = reader
+        self.candidate = candidate
         self.ops: list[OpRow] = []
         self.choices: list[ChoiceRow] = []
 
-    def seconds(self, cost: Cost) -> float:
-        """Return the seconds of ops and messages one after another, at the placement."""
-        at = self.pricer.spaces.position(cost.space, self.where.placement, self.where.row)
-        return pick(cost.busy.work_s, self.where.row, at) + pick(cost.busy.network_s, self.where.row, at)
-
-    def value(self, column: Column) -> float:
-        """Return the value of a column over rows."""
-        return pick(column, self.where.row)
-
-    def walk(self, node: Node, segment: str, layers: int, plan: str) -> None:
+    def go(self, node: Node, segment: str, layers: int, plan: str) -> None:
+        """List a node: an op, a message that takes time, or a Choice with what it takes."""
         if isinstance(node, Work):
             self.ops.append(self._work(node, segment, layers, plan))
         elif isinstance(node, Message):
@@ -90,28 +160,28 @@ class _Reader:
             self._choice(node, segment, layers, plan)
 
     def _work(self, node: Work, segment: str, layers: int, plan: str) -> OpRow:
-        busy = self.pricer.price_node(node).busy
-        share = node.share
+        worked, at, share = self.reader.worked(node), self.candidate, node.share
         return OpRow(
             name=node.name,
             kind=str(node.kind),
             segment=segment,
             layers=layers,
-            shape=shape_text(node, self.where.row),
+            shape=Shape(node.shape, node.sizes, int(self.reader.at.rows[at])),
             dtype=node.dtype,
-            flops=self.value(node.flops),
-            replication=self.value(node.replication),
-            traffic_bytes={str(k): self.value(v) for k, v in node.traffic_bytes.items()},
-            alone_s=self.value(busy.work_s) / share,
-            compute_s=self.value(busy.compute_s) / share,
-            memory_s=self.value(busy.memory_s) / share,
+            flops=worked.flops[at],
+            replication=worked.replication[at],
+            traffic_bytes={kind: moved[at] for kind, moved in worked.traffic_bytes.items()},
+            alone_s=worked.alone_s[at] / share,
+            compute_s=worked.compute_s[at] / share,
+            memory_s=worked.memory_s[at] / share,
             network_s=0.0,
             share=share,
             plan=plan,
         )
 
     def _message(self, node: Message, segment: str, layers: int) -> OpRow | None:
-        seconds = self.seconds(self.pricer.price_node(node))
+        sent, at = self.reader.sent(node), self.candidate
+        seconds = sent.seconds[at]
         if seconds == 0:
             return None
         return OpRow(
@@ -119,27 +189,21 @@ class _Reader:
             kind=str(node.kind),
             segment=segment,
             layers=layers,
-            shape=f"{node.role} x {self.value(self.pricer.group_sizes[node.role]):.0f}",
+            shape=Shape(f"{node.role} x {sent.ranks[at]:.0f}"),
             dtype="",
             flops=0.0,
             replication=1.0,
-            traffic_bytes={"message": self.value(node.message_bytes)},
+            traffic_bytes={"message": sent.message_bytes[at]},
             alone_s=seconds,
             compute_s=0.0,
             memory_s=0.0,
             network_s=seconds,
             share=1.0,
-            plan=self.pricer.algorithm(node, self.where.row, self.where.placement),
+            plan=sent.algorithms[at],
         )
 
     def _choice(self, node: Choice, segment: str, layers: int, plan: str) -> None:
-        allowed = self.pricer.allows.get(node.name)
-        plans = [
-            _Priced(p.name, self.seconds(self.pricer.price(p.nodes)), p.nodes)
-            for p in node.plans
-            if (allowed is None or p.name in allowed)
-            and (p.legal is None or self.value(np.asarray(p.legal, dtype=np.float64)))
-        ]
+        plans = self._plans(node)
         taken = min(plans, key=lambda p: p.seconds)
         written = self._written_out(node, plans)
         best = min(written, key=lambda p: p.seconds)
@@ -157,11 +221,16 @@ class _Reader:
         label = plan if node.name == "reshard" else f"{node.name}={taken.name}"
         for inner in unwrapped(taken.nodes):
             if not (node.name == "reshard" and isinstance(inner, Choice)):
-                self.walk(inner, segment, layers, label)
+                self.go(inner, segment, layers, label)
                 continue
             listed = len(self.choices)
-            self.walk(inner, segment, layers, label)
+            self.go(inner, segment, layers, label)
             del self.choices[listed:]
+
+    def _plans(self, node: Choice) -> list[_Priced]:
+        at = self.candidate
+        ways = self.reader.ways(node)
+        return [_Priced(w.name, w.seconds[at], w.before[at], w.nodes) for w in ways if w.legal is None or w.legal[at]]
 
     def _written_out(self, node: Choice, plans: list[_Priced]) -> list[_Priced]:
         """Return the plans of a Choice; those of a reshard with their nested ways on written out."""
@@ -173,7 +242,6 @@ class _Reader:
             if not isinstance(tail, Choice):
                 found.append(plan)
                 continue
-            first = self.seconds(self.pricer.price(plan.nodes[:-1]))
-            ways = [_Priced(p.name, self.seconds(self.pricer.price(p.nodes)), p.nodes) for p in tail.plans]
-            found += [_Priced(f"{plan.name} {p.name}", first + p.seconds, ()) for p in self._written_out(tail, ways)]
+            ways = self._written_out(tail, self._plans(tail))
+            found += [_Priced(f"{plan.name} {on.name}", plan.before + on.seconds, 0.0, ()) for on in ways]
         return found

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from inferometer.estimate.pick import Shape
 from inferometer.specs.deployment import Placement, Sizes
 
 
@@ -15,7 +16,7 @@ class OpRow:
     segment: str
     layers: int
     """Times it runs over the whole model."""
-    shape: str
+    shape: Shape
     dtype: str
     flops: float
     replication: float

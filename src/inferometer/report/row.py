@@ -182,7 +182,7 @@ def _op(op: OpRow, choices: tuple[ChoiceRow, ...]) -> dict[str, Any]:
         "segment": op.segment,
         "layers": op.layers,
         "share": op.share,
-        "shapes": op.shape,
+        "shapes": str(op.shape),
         "dtype": op.dtype,
         "flops": op.flops,
         "bytes": dict(op.traffic_bytes),

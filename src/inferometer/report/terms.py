@@ -14,7 +14,7 @@ from inferometer.blocks.kinds import is_moe
 from inferometer.blocks.tower import is_part
 from inferometer.estimate.candidates import Block, pairs_of
 from inferometer.estimate.estimate import find_candidates, placement_of
-from inferometer.estimate.record import pick
+from inferometer.estimate.pick import pick
 from inferometer.estimate.result import Estimate, OpRow
 from inferometer.estimate.step import Problem, StepModel
 from inferometer.graph.ops import CollectiveKind, OpKind

@@ -19,7 +19,7 @@ from inferometer.errors import unknown_name
 from inferometer.estimate.candidates import Block, Index, pairs_of
 from inferometer.estimate.estimate import Candidates, Row, estimate_rows, find_candidates
 from inferometer.estimate.legality import Rule
-from inferometer.estimate.pricer import PLACED
+from inferometer.estimate.pick import PLACED
 from inferometer.estimate.step import Problem, StepModel
 from inferometer.graph.ops import Column, Mask
 from inferometer.search.grid import batches_each, blocks
