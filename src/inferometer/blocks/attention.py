@@ -187,7 +187,8 @@ def _core(block: Attention, low: Lowering, kv_local: Column) -> list[Node]:
     spread = at.dcp if at.generates else ONE
     heads, both = block.heads * spread / at.tp, block.head_dim + v_dim(block)
     entry = kv_local * (both * at.kv_bytes_per_element)
-    io = at.tokens * (heads * (both * WIDE_BYTES))
+    io, of_group = at.tokens * (heads * (both * WIDE_BYTES)), heads / kv_local
+    new, items = np.asarray(float(at.new_tokens)), at.sequences * kv_local
     nodes: list[Node] = []
     for pairs, keys, share in chosen(at, block.indexer) if block.indexer else seen(at, block.window, block.chunk):
         nodes += prefix_gathered(low, keys - at.new_tokens, entry)
@@ -202,13 +203,13 @@ def _core(block: Attention, low: Lowering, kv_local: Column) -> list[Node]:
                     Traffic.ACTIVATIONS: io,
                 },
                 replication=at.padding,
-                rows=np.asarray(float(at.new_tokens)),
-                features=heads / kv_local,
-                items=at.sequences * kv_local,
+                rows=new,
+                features=of_group,
+                items=items,
                 shape=f"q [{{b}}, {{t}}, {{n}}, {block.head_dim}] kv [{{b}}, {{s}}, {{k}}, {both}]",
                 sizes={
                     "b": at.sequences,
-                    "t": np.asarray(float(at.new_tokens)),
+                    "t": new,
                     "n": heads,
                     "k": kv_local,
                     "s": keys / spread,

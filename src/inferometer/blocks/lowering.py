@@ -111,6 +111,7 @@ class Lowering:
     _messages: dict[tuple[Step, float], Message] = field(default_factory=dict)
     _reshards: dict[tuple[int, float], Choice] = field(default_factory=dict)
     """Both by the bytes of one token."""
+    _split_rows: Column | None = None
 
     def __post_init__(self) -> None:
         """Work out how many ways each shard key splits (see `Tensor`)."""
@@ -154,11 +155,12 @@ class Lowering:
         for fmt in formats:
             parts = tuple(tensor for tensor in tensors if tensor.format == fmt)
             own = name if len(formats) == 1 else "+".join(tensor.name for tensor in parts)
-            nodes += self._gemm(own, parts, rows_in, rows_in if useful_rows is None else useful_rows)
+            nodes += self._gemm(own, parts, rows_in, useful_rows)
         return nodes
 
-    def _gemm(self, name: str, tensors: tuple[Tensor, ...], rows_in: Column, useful_rows: Column) -> list[Node]:
+    def _gemm(self, name: str, tensors: tuple[Tensor, ...], rows_in: Column, useful_rows: Column | None) -> list[Node]:
         at, first = self.at, tensors[0]
+        padding = at.padding if useful_rows is None else at.padding * (rows_in / useful_rows)
         narrow = self.narrow_bytes(first.format)
         cols = local_cols(first, self.shards)
         rows = np.asarray(0.0)
@@ -176,7 +178,7 @@ class Lowering:
                 Traffic.WEIGHTS: weights,
                 Traffic.ACTIVATIONS: rows_in * (cols * narrow + rows * WIDE_BYTES),
             },
-            replication=at.padding * (rows_in / useful_rows) * (at.tp * rows * cols / elements),
+            replication=padding * (at.tp * rows * cols / elements),
             rows=rows_in,
             features=rows,
             shape="[{t}, {c}] x [{r}, {c}] -> [{t}, {r}]",
@@ -311,7 +313,11 @@ class Lowering:
 
     def residual_rows(self, residual: str) -> Column:
         """Return the tokens of the residual stream that a chip holds."""
-        return np.ceil(self.at.tokens / self.at.tp) if residual == "sequence" else self.at.tokens
+        if residual != "sequence":
+            return self.at.tokens
+        if self._split_rows is None:
+            self._split_rows = np.ceil(self.at.tokens / self.at.tp)
+        return self._split_rows
 
 
 def _told_apart(step: Step | None, plans: list[Plan]) -> str:

@@ -31,7 +31,7 @@ class Cost(NamedTuple):
     space: str = "rows"
 
 
-_PLAIN = Busy._fields.index("left_s")
+PLAIN = Busy._fields.index("left_s")
 """Fields of `Busy` that are told of every op, branch or not."""
 
 NOTHING = Cost(Busy(ZERO, ZERO, ZERO, ZERO))
@@ -47,7 +47,7 @@ def add(a: Column, b: Column) -> Column:
 def summed(a: Busy, b: Busy) -> Busy:
     """Return a + b; what is told by branch only where there is one."""
     forks = not (a.left_s is ZERO and a.right_s is ZERO and b.left_s is ZERO and b.right_s is ZERO)
-    return Busy(*map(add, a, b)) if forks else Busy(*map(add, a[:_PLAIN], b[:_PLAIN]))
+    return Busy(*map(add, a, b)) if forks else Busy(*map(add, a[:PLAIN], b[:PLAIN]))
 
 
 def network_only(busy: Busy) -> bool:
@@ -205,15 +205,19 @@ class Pricer:
             return Cost(Busy(ZERO, ZERO, ZERO, left.network_s + right.network_s), space)
         return Cost(summed(left, right), space)
 
-    def price(self, items: tuple[Item, ...]) -> Cost:
-        """Return the cost of nodes run one after another, and how much of it is on which branch."""
+    def price(self, items: tuple[Item, ...], kept: Callable[[Cost], Cost] | None = None) -> Cost:
+        """Return the cost of nodes run one after another, and how much of it is on which branch.
+
+        `kept` is what is wanted of each node's cost; all of it unless told.
+        """
         cost = NOTHING
         for item in items:
             if isinstance(item, Branch):
                 for node in item.nodes:
                     cost = self.add(cost, self._on_branch(self.price_node(node), item))
             else:
-                cost = self.add(cost, self.price_node(item))
+                one = self.price_node(item)
+                cost = self.add(cost, one if kept is None else kept(one))
         return cost
 
     def _on_branch(self, cost: Cost, branch: Branch) -> Cost:

@@ -23,8 +23,8 @@ from inferometer.cost.schedulers import Busy, Overlap, Scheduler
 from inferometer.estimate.candidates import Block, Placements, Shardings
 from inferometer.estimate.passes import make_pass
 from inferometer.estimate.precision import Precision
-from inferometer.estimate.pricer import NOTHING, ZERO, Cost, LinkTables, Pricer, add, total
-from inferometer.graph.ops import Column, Graph
+from inferometer.estimate.pricer import NOTHING, PLAIN, ZERO, Cost, LinkTables, Pricer, add, network_only, total
+from inferometer.graph.ops import ONE, Column, Graph
 from inferometer.specs.deployment import EngineSpec, Workload
 from inferometer.specs.hardware import Machine
 from inferometer.specs.model import ModelSpec
@@ -106,10 +106,14 @@ class StepModel:
     links: LinkTables = field(init=False)
     graph: Graph | None = None
     pricer: Pricer | None = None
+    wanted: tuple[bool, ...] = field(init=False)
+    """Which fields of `Busy` the scheduler reads; those of branches left out where it reads none of them."""
 
     def __post_init__(self) -> None:
         """Start with no link table built."""
         self.links = LinkTables(self.placements, self.problem.machine, self.problem.backend)
+        wanted = tuple(name in self.problem.scheduler.needs for name in Busy._fields)
+        self.wanted = wanted if any(wanted[PLAIN:]) else wanted[:PLAIN]
 
     def price(self, block: Block) -> Step:
         """Return the step times of a block."""
@@ -150,14 +154,15 @@ class StepModel:
         counts = self.shardings.stage_counts[:, block.sharding, None]
         times = self.shardings.multiplicities[:, :, block.sharding, None]
         deep = int((counts > 0).any(axis=(1, 2)).sum())
-        core = [self._needed(pricer.price(segment.nodes)) for segment in graph.segments]
-        own = [_weighted(pricer, core[:-1], times[c]) for c in range(deep)]
+        often = [[_occurring(count) for count in of_stage] for of_stage in times[:deep]]
+        core = [pricer.price(segment.nodes, self._needed) for segment in graph.segments]
+        own = [_weighted(pricer, core[:-1], of_stage) for of_stage in often]
         ways: dict[str, Way] = {}
         step_s: Column = ZERO
         for residual in self._residuals(graph):
-            edges = [self._needed(pricer.price(segment.edges[residual])) for segment in graph.segments]
+            edges = [pricer.price(segment.edges[residual], self._needed) for segment in graph.segments]
             hand_over_s = total(pricer.spaces.to_all(edges.pop()))
-            around = [_weighted(pricer, edges, times[c]) for c in range(deep)]
+            around = [_weighted(pricer, edges, of_stage) for of_stage in often]
             stages = tuple(pricer.spaces.to_all(pricer.add(a, b)) for a, b in zip(own, around, strict=True))
             stage_s = self._stage_seconds(pricer, stages, list(zip(core, edges, strict=False)), times)
             if hand_over_s is not ZERO:
@@ -202,10 +207,9 @@ class StepModel:
 
     def _needed(self, cost: Cost) -> Cost:
         """Return a cost without the sums that the scheduler does not ask for."""
-        needs = self.problem.scheduler.needs
-        if self.record or len(needs) == len(cost.busy):
+        if self.record or all(self.wanted) or network_only(cost.busy):
             return cost
-        kept = (x if name in needs else ZERO for name, x in zip(Busy._fields, cost.busy, strict=True))
+        kept = (x if wanted else ZERO for x, wanted in zip(cost.busy, self.wanted, strict=False))
         return Cost(Busy(*kept), cost.space)
 
     def _residuals(self, graph: Graph) -> list[str]:
@@ -213,15 +217,20 @@ class StepModel:
         return [r for r in graph.residuals if r in allowed]
 
 
-def _weighted(pricer: Pricer, costs: list[Cost], times: Column) -> Cost:
-    """Return the sum of segments' costs, each `times` its row of occurrences."""
+def _occurring(count: Column) -> Column | None:
+    """Return how often a segment occurs; None where it nowhere does, ONE where it does once everywhere."""
+    if not count.any():
+        return None
+    return ONE if (count == 1).all() else count
+
+
+def _weighted(pricer: Pricer, costs: list[Cost], often: list[Column | None]) -> Cost:
+    """Return the sum of segments' costs, each as `often` as it occurs."""
     cost = NOTHING
-    for one, count in zip(costs, times, strict=False):
-        if one is NOTHING or not count.any():
+    for one, count in zip(costs, often, strict=False):
+        if one is NOTHING or count is None:
             continue
-        scaled = (
-            one if (count == 1).all() else Cost(Busy(*(x if x is ZERO else x * count for x in one.busy)), one.space)
-        )
+        scaled = one if count is ONE else Cost(Busy(*(x if x is ZERO else x * count for x in one.busy)), one.space)
         cost = pricer.add(cost, scaled)
     return cost
 
