@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from inferometer.catalog.loader import find_chip, load_chips, load_prices
+from inferometer.catalog.loader import subject, load_chips, load_prices
 from inferometer.catalog.machines import load_instances, load_machines
 from inferometer.catalog.prices import narrowed
 from inferometer.ingest.live_prices import live_prices
@@ -31,7 +31,7 @@ def prices(
     >>> {price.chip for price in prices("h100").prices}
     {'h100-sxm'}
     """
-    ident = None if chip is None else find_chip(chip).id
+    ident = None if chip is None else subject(chip)[0].id
     note = "a dated snapshot: prices move, and --live asks for those of the day"
     rows = load_prices()
     if live:

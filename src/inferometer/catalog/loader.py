@@ -5,7 +5,7 @@ from inferometer.catalog.engines import find_engine, load_engines
 from inferometer.catalog.machines import find_machine, load_machines, machine_file
 from inferometer.catalog.presets import Preset, preset_config, preset_ids
 from inferometer.catalog.prices import Quote, chips_billed, default_price, load_prices, need_of, prices_for, quote
-from inferometer.catalog.slices import build_machine
+from inferometer.catalog.slices import build_machine, subject
 
 __all__ = [
     "Preset",
@@ -27,4 +27,5 @@ __all__ = [
     "preset_ids",
     "prices_for",
     "quote",
+    "subject",
 ]

@@ -190,6 +190,9 @@ def machine_from_table(where: str, table: dict[str, Any]) -> MachineSpec:
     fields["levels"] = [in_si(f"{where}: level {i}", level, _LEVEL_QUANTITIES) for i, level in enumerate(levels)]
     fields.setdefault("sources", {"machine": f"user file {where}"})
     spec = convert(where, fields, MachineSpec)
+    names = [level.name for level in spec.levels]
+    if len(set(names)) < len(names):
+        raise InferometerError(f"{where}: each level has a name of its own, not {', '.join(names)}")
     for level in spec.levels:
         if level.max_size < 1 or level.wrap_multiple < 0:
             raise InferometerError(f"{where}: level {level.name}: max_size is 1 or more, wrap_multiple 0 or more")

@@ -47,7 +47,7 @@ def build_machine(chip_name: str, machine_text: str | None = None, n_chips: int 
     """
     if n_chips is not None:
         _check_size(str(n_chips), n_chips, n_chips)
-    chip, spec, named = _subject(chip_name)
+    chip, spec, named = subject(chip_name)
     text = (machine_text or "").strip()
     sizes, word = None, ""
     if machine_text is not None:
@@ -109,8 +109,12 @@ def _check_size(text: str, total: int, least: int) -> None:
         raise InferometerError(f"machine {text[:40]!r}: chips must be from 1 to {MAX_CHIPS}, not {total}")
 
 
-def _subject(name: str) -> tuple[ChipSpec, MachineSpec | None, str | None]:
-    """Return the chip that `name` says, and where it names a machine that machine and the name."""
+def subject(name: str) -> tuple[ChipSpec, MachineSpec | None, str | None]:
+    """Return the chip that `name` says, and where it names a machine that machine and the name.
+
+    >>> chip, machine, _ = subject("p5.48xlarge"); chip.id, machine.id
+    ('h100-sxm', 'aws-p5')
+    """
     if is_file_name(name):
         table = read_user_file(name)
         if "levels" not in table:

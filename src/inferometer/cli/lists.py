@@ -8,7 +8,7 @@ import typer
 from inferometer.api.load import checkpoint_of, load_model
 from inferometer.api.settings import DEFAULT_BACKEND, settle
 from inferometer.blocks.params import count_params
-from inferometer.catalog.loader import find_chip, find_machine, load_chips, preset_ids, prices_for
+from inferometer.catalog.loader import find_machine, load_chips, preset_ids, prices_for, subject
 from inferometer.cli.options import Options, flags
 from inferometer.cli.verbs import NOT_FEASIBLE, check_output, out, say, settings
 from inferometer.errors import InferometerError, unknown_name
@@ -74,9 +74,11 @@ def _one_chip(options: Options, name: str) -> None:
     narrowing = [flag for flag in ("vendor", "min_memory", "sort") if getattr(options, flag) is not None]
     if narrowing:
         raise InferometerError(f"{flags(narrowing[0])[0]} is for the list of chips; leave CHIP out")
-    terms, chip = settle(settings(options)), find_chip(name)
+    terms, (chip, named, _) = settle(settings(options)), subject(name)
     least = _weigher(options)(chip, terms.reserve)
-    machine = find_machine(chip.default_machine)
+    machine = named or find_machine(chip.default_machine)
+    if named is not None:
+        say(f"{name} carries {chip.id}")
     row = full_chip_row(chip, terms.price(chip.id), least, machine, prices_for(chip.id))
     if options.json:
         out(dumps(row))

@@ -97,6 +97,7 @@ def full_chip_row(
 ) -> dict[str, Any]:
     """Return the keys of CHIP_IN_FULL in `report.schema`; `machine` is the one that a bare AxB builds on."""
     return chip_row(chip, price, least) | {
+        "default_machine": machine.id,
         "aliases": list(chip.aliases),
         "sources": dict(chip.sources),
         "links": [_link(machine, level) for level in machine.levels],

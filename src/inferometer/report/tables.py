@@ -14,6 +14,8 @@ from inferometer.report.text import changes_text, count, machine_text, phase_tex
 from inferometer.specs.hardware import Machine
 
 GIB = 2.0**30
+FEW_GIB = 10
+"""Of a chip; below, memory is shown with decimals."""
 
 
 class Page(Console):
@@ -131,9 +133,19 @@ def _ranked(answer: Answer, *, several: bool) -> list[str]:
         *cells,
         count(priced.step_s * 1e3),
         "-" if cost is None else f"{cost:.3f}",
-        f"{held / GIB:.0f}/{memory.visible_bytes / GIB:.0f}",
+        _of_memory(held, memory.visible_bytes),
         priced.bound,
     ]
+
+
+def _of_memory(held: float, visible: float) -> str:
+    """Return GiB held and visible; with decimals where a chip has few.
+
+    >>> _of_memory(72.4 * 2**30, 79.6 * 2**30), _of_memory(0.1 * 2**30, 0.214 * 2**30)
+    ('72/80', '0.10/0.21')
+    """
+    digits = 0 if visible >= FEW_GIB * GIB else 2
+    return f"{held / GIB:.{digits}f}/{visible / GIB:.{digits}f}"
 
 
 def _short_name(machine: Machine) -> str:
