@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from inferometer.catalog.chips import find_chip, load_chips
 from inferometer.catalog.machines import find_machine, load_instances, load_machines, machine_file
 from inferometer.catalog.prices import default_price, load_prices, quote
-from inferometer.catalog.slices import build_machine
+from inferometer.catalog.slices import build_machine, subject
 from inferometer.cost.collectives import collective_lines
 from inferometer.cost.groups import LinkRate
 from inferometer.errors import InferometerError
@@ -361,5 +361,21 @@ def test_each_price_stands_once():
 
 
 def test_the_catalogue_is_wide():
-    assert len(load_chips()) >= 87
-    assert {c.vendor for c in load_chips().values()} == {"NVIDIA", "AMD", "Intel", "AWS", "Google", "Apple", "Huawei"}
+    assert len(load_chips()) >= 95
+    vendors = {c.vendor for c in load_chips().values()}
+    assert vendors == {"NVIDIA", "AMD", "Intel", "AWS", "Google", "Apple", "Huawei", "Groq", "Cerebras"}
+
+
+def test_an_instance_stands_for_its_chip():
+    """p5.48xlarge is eight H100 SXM: its chip, its links."""
+    chip, machine, name = subject("p5.48xlarge")
+    assert (chip.id, machine.id, name) == ("h100-sxm", "aws-p5", "p5.48xlarge")
+    assert subject("h100")[1] is None
+
+
+def test_what_few_links_and_little_memory_a_groq_chip_has():
+    """230 MB a chip: 8.03e9 int8 weights take at least 35; a chip and direction has eight links of 30 GB/s."""
+    machine = build_machine("groq", "8x8")
+    assert machine.chip.memory_bytes == 230_000_000
+    assert [axis.size for axis in machine.fabric.axes] == [8, 8]
+    assert -(-8_030_261_248 // machine.chip.memory_bytes) == 35

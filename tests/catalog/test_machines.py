@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferometer.catalog.chips import load_chips
-from inferometer.catalog.machines import find_machine, load_instances, load_machines, machine_file, machines_from_rows
+from inferometer.catalog.machines import (
+    find_machine,
+    load_instances,
+    load_machines,
+    machine_file,
+    machine_from_table,
+    machines_from_rows,
+)
 from inferometer.catalog.slices import build_machine, cubic_slice, parse_sizes
 from inferometer.errors import InferometerError, UnknownNameError
 
@@ -296,3 +303,10 @@ def test_a_twist_that_is_not_offered_is_one_clear_line(chip, text, says):
         build_machine(chip, text)
     assert text in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_levels_of_one_name_are_refused():
+    level = {"name": "nvlink", "geometry": "switch", "max_size": 8, "bytes_per_s": "450 GB/s", "latency_s": "1 us"}
+    levels = [level, level]
+    with pytest.raises(InferometerError, match="each level has a name of its own, not nvlink, nvlink"):
+        machine_from_table("mine.toml", {"id": "mine", "chip": "h100-sxm", "levels": levels})

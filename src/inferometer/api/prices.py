@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from inferometer.catalog.loader import subject, load_chips, load_prices
+from inferometer.catalog.loader import load_chips, load_prices, subject
 from inferometer.catalog.machines import load_instances, load_machines
 from inferometer.catalog.prices import narrowed
 from inferometer.ingest.live_prices import live_prices
