@@ -37,7 +37,7 @@ from inferometer.blocks.kinds import parts
 from inferometer.blocks.model import layer_kinds
 from inferometer.ingest.config import model_from_config
 from inferometer.specs.feedforward import Moe
-from inferometer.specs.mixers import Compressed, Mla, Single
+from inferometer.specs.mixers import Attention, Compressed, Mla, Single
 from inferometer.specs.model import ModelSpec
 from inferometer.specs.recurrent import LinearAttention, Mamba1, Mamba2
 from inferometer.specs.residual import HyperConnections
@@ -48,6 +48,9 @@ Counted = dict[tuple[int, str], float]
 """(Layer, operation) -> FLOPs; the ends are layer -1."""
 
 CORE, SCORES, SCAN = "attention-core", "index-scores", "state-scan"
+
+MASKED = "attention-core, all pairs"
+"""The same, if every pair of a row and a token before it were seen."""
 
 
 class Ask(NamedTuple):
@@ -130,12 +133,15 @@ def on_states(model: ModelSpec) -> dict[Any, Any]:
     return {torch.ops.aten.mul: made, torch.ops.aten.add: made, torch.ops.aten.sum: summed}
 
 
+def inverted(system: Any, right: Any, *_: Any, **__: Any) -> int:
+    """Return the FLOPs of a triangular system solved for d columns as of its inverse times them: 2 c c d."""
+    return 2 * math.prod(system) * int(right[-1])
+
+
 def watch(model: Any, shown: dict[str, float]) -> None:
-    """Let eager attention note the share of pairs that its mask shows, and the delta rule run as products alone."""
+    """Let eager attention note the share of pairs that its mask shows."""
     modeling: Any = sys.modules[type(model).__module__]
     names = {module: name for name, module in model.named_modules()}
-    if hasattr(modeling, "is_torchdynamo_exporting"):
-        modeling.is_torchdynamo_exporting = lambda: True
     run = getattr(modeling.eager_attention_forward, "run", modeling.eager_attention_forward)
 
     def attention(module: Any, query: Any, key: Any, value: Any, mask: Any, *args: Any, **kwargs: Any) -> Any:
@@ -156,17 +162,17 @@ def run(config: transformers.PretrainedConfig, spec: ModelSpec, ask: Ask) -> Ran
     if hasattr(sys.modules[type(model).__module__], "eager_attention_forward"):
         watch(model, shown)
     ids = torch.randint(0, SHAPE["vocab_size"], (BATCH, ask.end))
+    counters = {torch.ops.aten.linalg_solve_triangular: inverted, **(on_states(spec) if ask.phase == "decode" else {})}
+    keep = torch.arange(ask.new - ask.logits, ask.new)  # of a number Gemma 4 runs its last layers on those tokens alone
     with torch.no_grad():
         cache = model(ids[:, : ask.prefix], use_cache=True).cache if ask.prefix else None
-        with FlopCounterMode(
-            display=False, custom_mapping=on_states(spec) if ask.phase == "decode" else None
-        ) as counter:
-            model(ids[:, ask.prefix :], cache=cache, use_cache=True, logits_to_keep=ask.logits)
+        with FlopCounterMode(display=False, custom_mapping=counters) as counter:
+            model(ids[:, ask.prefix :], cache=cache, use_cache=True, logits_to_keep=keep)
     counted = {name.partition(".")[2]: ops for name, ops in counter.get_flop_counts().items()}
     return Ran(own_flops(counted), shown)
 
 
-def place(name: str) -> int:
+def place(name: str, *, triple: bool) -> int:
     """Return the layer of a module as ours are numbered: LongCat's three blocks a layer are three layers."""
     found = re.search(r"\blayers\.(\d+)", name)
     if found is None:
@@ -174,7 +180,7 @@ def place(name: str) -> int:
     layer = int(found[1])
     if sub := re.search(r"\.(?:self_attn|mlps)\.(\d)", name):
         return 3 * layer + 2 * int(sub[1])
-    return layer
+    return 3 * layer + 1 if triple else layer
 
 
 def part_of(name: str) -> str | None:
@@ -186,13 +192,15 @@ def part_of(name: str) -> str | None:
 def by_torch(ran: Ran, model: ModelSpec, ask: Ask) -> Counted:
     """Return what torch counted, by our tensors and operations, cores and scores scaled to what is seen."""
     found: Counted = defaultdict(float)
+    triple = any(re.search(r"\blayers\.\d+\.self_attn\.1$", name) for name in ran.flops)
     for name, own in ran.flops.items():
-        layer, part = place(name), part_of(name)
+        layer, part = place(name, triple=triple), part_of(name)
         flops = sum(own.values())
         if part is not None:
             found[layer, part] += flops
         elif name in ran.shown:
             found[layer, CORE] += flops * ran.shown[name]
+            found[layer, MASKED] += flops * causal_share(ask)
         elif re.search(r"indexer(\.scorer)?$", name):
             found[layer, SCORES] += flops * scored_share(model, layer, ask)
         elif re.search(r"\blayers\.\d+$", name):
@@ -204,17 +212,22 @@ def by_torch(ran: Ran, model: ModelSpec, ask: Ask) -> Counted:
     return {key: flops for key, flops in found.items() if flops}
 
 
+def causal_share(ask: Ask, tokens: int = 1) -> float:
+    """Return the share of rows times keys of `tokens` tokens that are complete before the row: floor(i / t) a row i."""
+    causal = sum(row // tokens for row in range(ask.prefix + 1, ask.end + 1))
+    return causal / (ask.new * (ask.end // tokens))
+
+
 def scored_share(model: ModelSpec, layer: int, ask: Ask) -> float:
     """Return the share of what an indexer multiplies that is scores of a query and a key before it.
 
-    Row i sees floor(i / p) keys; of V3.2's two products the second, over heads, is 1 / (d + 1).
+    Of V3.2's two products the second, over heads, is 1 / (d + 1).
     """
     (block,) = blocks_of(model, layer)
     own = block.indexer if isinstance(block, (Compressed, Mla)) else None
     if own is None:
         return 1.0
-    causal = sum(row // own.pool for row in range(ask.prefix + 1, ask.end + 1))
-    share = causal / (ask.new * (ask.end // own.pool))
+    share = causal_share(ask, own.pool)
     return share if isinstance(block, Compressed) else share * own.dim / (own.dim + 1)
 
 
@@ -272,7 +285,9 @@ def scan_otherwise(block: Single, ask: Ask) -> float | None:
     if isinstance(block, LinearAttention):
         if ask.phase == "decode":  # a product of one row takes an addition to nothing: D E
             return 0.0 if block.delta else float(block.heads * block.key_dim * block.value_dim)
-        return -block.heads * (ask.new / block.chunk) * block.chunk**3 / 3 if block.delta else 0.0
+        if not block.delta:
+            return 0.0 if ask.phase == "prefill" else None
+        return -block.heads * (ask.new / block.chunk) * block.chunk**3 / 3
     if isinstance(block, Mamba2):
         both = block.heads * block.head_dim * block.state
         if ask.phase == "decode":  # decay and dt B are a head's, and worked out for each of its channels
@@ -283,33 +298,58 @@ def scan_otherwise(block: Single, ask: Ask) -> float | None:
     return None
 
 
+def experts_of(model: ModelSpec, layer: int) -> Moe | None:
+    """Return the experts of a layer."""
+    ffn = model.layers[layer].ffn if layer >= 0 else None
+    block = None if ffn is None else model.ffns[ffn]
+    return block if isinstance(block, Moe) else None
+
+
+def made_share(model: ModelSpec, layer: int, part: str) -> float:
+    """Return the share of what runs that is asked for: Llama 4 runs every token through all experts."""
+    experts = experts_of(model, layer)
+    return experts.top_k / experts.experts if part == "experts" and experts and model.name == "llama4_text" else 1.0
+
+
+def masks_choice(block: Single, ask: Ask) -> bool:
+    """Return whether ours works out all pairs of latent attention, expanded, though an indexer picks."""
+    return isinstance(block, Mla) and block.indexer is not None and ask.phase in {"prefill", "extend"}
+
+
 def held(model: ModelSpec, layer: int, part: str, ask: Ask) -> bool:
-    """Return False for what the docstring lists as not held."""
-    blocks = blocks_of(model, layer)
-    if part == "experts" and any(isinstance(ffn, Moe) and ffn.zero_experts for ffn in model.ffns):
+    """Return False for what the docstring lists as not held, and for what is compared apart."""
+    blocks, generates = blocks_of(model, layer), ask.phase in {"decode", "verify"}
+    experts = experts_of(model, layer)
+    if part == MASKED or (part == "experts" and experts and experts.zero_experts):
         return False
-    if part in {CORE, SCORES} and ask.phase == "verify":
-        return not any(isinstance(block, Compressed) for block in blocks)
-    return part != "kv_b" or not any(isinstance(block, Mla) and block.indexer for block in blocks)
+    if part == CORE and any(masks_choice(block, ask) for block in blocks):
+        return False
+    if part == CORE and generates and any(isinstance(block, Attention) and block.chunk for block in blocks):
+        return False
+    if part in {CORE, SCORES} and ask.phase == "verify" and any(isinstance(block, Compressed) for block in blocks):
+        return False
+    return part != "kv_b" or not generates or not any(isinstance(block, Mla) and block.indexer for block in blocks)
 
 
 def compared(name: str, ask: Ask) -> Iterator[tuple[str, float, float]]:
     """Yield (operation, theirs, ours) of one model and pass."""
     config = CONFIGS[name]()
     model = model_from_config({**config.to_dict(), **RELEASED.get(name, {})}, name=name, source="random")
-    ran = run(config, model, ask)
-    ours = by_us(model, ask, "expanded")
-    theirs = gathered(by_torch(ran, model, ask), ours)
+    counted = by_torch(run(config, model, ask), model, ask)
+    ours, absorbed = by_us(model, ask, "expanded"), by_us(model, ask, "absorbed")
+    theirs = gathered(counted, ours)
     for layer, part in sorted({*theirs, *ours}):
         more = run_otherwise(model, layer, part, ask)
         if more is not None and held(model, layer, part, ask):
-            yield f"{layer} {part}", theirs.get((layer, part), 0.0), ours.get((layer, part), 0.0) + more
-    absorbed = by_us(model, ask, "absorbed")
+            there = theirs.get((layer, part), 0.0) * made_share(model, layer, part)
+            yield f"{layer} {part}", there, ours.get((layer, part), 0.0) + more
     for layer in range(len(model.layers)):
         for block in blocks_of(model, layer):
             if isinstance(block, Mla):
                 wider = (2 * block.kv_rank + block.rope_dim) / (block.nope_dim + block.rope_dim + block.v_dim)
                 yield f"{layer} {CORE}, absorbed", theirs[layer, CORE] * wider, absorbed[layer, CORE]
+            if masks_choice(block, ask):
+                yield f"{layer} {MASKED}", theirs[layer, MASKED], ours[layer, CORE]
 
 
 def main() -> int:

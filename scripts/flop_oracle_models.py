@@ -57,7 +57,7 @@ SSD: Final[dict[str, Any]] = {
     "mamba_chunk_size": 32,
 }
 
-EVERY_OTHER: Final = {"layer_types": ["linear_attention", "full_attention"] * 2}
+LINEAR_AND_FULL: Final = ["linear_attention", "full_attention"] * 2
 
 COMPRESSED: Final = ("sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention")
 
@@ -124,7 +124,7 @@ CONFIGS: Final[Mapping[str, Callable[[], hf.PretrainedConfig]]] = {
     "kimi_linear": lambda: hf.KimiLinearConfig(
         **LATENT,
         **EXPERTS,
-        **EVERY_OTHER,
+        layer_types=LINEAR_AND_FULL,
         num_experts=8,
         first_k_dense_replace=1,
         linear_attn_config={
@@ -135,8 +135,8 @@ CONFIGS: Final[Mapping[str, Callable[[], hf.PretrainedConfig]]] = {
             "full_attn_layers": [2, 4],
         },
     ),
-    "minimax": lambda: hf.MiniMaxConfig(
-        **SHAPE, **EVERY_OTHER, num_local_experts=8, num_experts_per_tok=2, block_size=32
+    "minimax": lambda: hf.MiniMaxConfig(  # its cache knows its length by the first layer alone
+        **SHAPE, layer_types=LINEAR_AND_FULL[::-1], num_local_experts=8, num_experts_per_tok=2, block_size=32
     ),
     "mamba2": lambda: hf.Mamba2Config(
         hidden_size=64,
@@ -222,7 +222,7 @@ PARTS: Final[Mapping[str, str]] = {
     "linear_attn.in_proj_qkvz": "q",
     "linear_attn.in_proj_ba": "beta",
     "linear_attn.in_proj_qkv": "q",
-    "linear_attn.in_proj_z": "gate",
+    "linear_attn.in_proj_z": "q",
     "linear_attn.in_proj_b": "beta",
     "linear_attn.in_proj_a": "decay",
     "forget_gate.f_a_proj": "decay_a",
