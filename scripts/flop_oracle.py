@@ -4,19 +4,24 @@
 torch.utils.flop_counter counts every matrix product by module. What is held to the last FLOP:
 
 - every projection, expert, router, head, indexer and compressor projection, and the mixing of residual streams;
-- attention cores: eager attention multiplies all pairs, also hidden ones, and is scaled by the share of pairs that the
-  mask it was given lets through, counted in that mask: windows, chunks, top-k and compressed entries are held too.
-  Latent attention runs expanded; the absorbed core is held by its pairs, times the widths of its own product;
-- index scores, scaled to causal pairs; the sum over their heads, one multiply-add a head and pair, we do not count;
-- linear attention and Mamba-2 in prompts: the chunked products. Of the delta rule the substitution, c^3 / 3 a chunk, is
-  no product in torch, and ours is taken at our word; transformers' SSD scores each head, ours a group, and hands states
-  from chunk to chunk by a product, ours in the scan: `run_otherwise` says both as formulas;
-- linear attention and Mamba-2 in decode: torch's elementwise multiplications, additions and sums on whole states.
+- attention cores. Eager attention multiplies all pairs, hidden ones too: it is scaled by the share of pairs that its
+  own mask lets through, so windows, chunks, top-k and compressed entries are held as they ran. Latent attention runs
+  expanded; the absorbed core is held by the pairs, times the widths of its product;
+- index scores, scaled to causal pairs. The sum over index heads, a multiply-add a head and pair, we do not count;
+- scans of linear attention and Mamba-2 in prompts: the chunk's products. What transformers does by another algorithm
+  is a formula in `scan_otherwise`: the delta rule's substitution, c^3 / 3 a chunk, is no product (nor are the pairs of
+  KDA), solving for d columns stands for 2 c c d; SSD scores by head, not group, and chains its chunks by a product;
+- the same scans in decode, by torch's elementwise operations on whole states.
 
-What is not held: convolutions, norms, rotations and activations, which we count as bytes alone; Mamba-1's scan, whose 9
-FLOPs a state element are its authors' count; scans and compressed entries of verify, for transformers runs a chunk where
-engines run steps, and ours takes the staircase of entries as a line; the absorbed products and kv_b where an indexer
-picks; LongCat's experts, of which random zero experts take a share.
+What is not held:
+
+- convolutions, norms, rotations and activations, which we count as bytes alone;
+- Mamba-1's scan, whose 9 FLOPs a state element are its authors' count;
+- scans in verify, and lightning attention's behind a prefix: transformers runs chunks where we run steps, or steps
+  where we run chunks; generated tokens in Llama 4's chunks, of which ours are a mean over where they stand;
+  DeepSeek-V4's scores and core in verify, where ours take the staircase of entries as a line;
+- the absorbed products, and kv_b of generated tokens where an indexer picks: transformers expands every cached latent;
+- LongCat's experts, of which random zero experts take a share.
 """
 
 import math
@@ -29,7 +34,7 @@ from typing import Any, NamedTuple
 
 import torch
 import transformers
-from flop_oracle_models import CONFIGS, PARTS, RELEASED, SHAPE
+from flop_oracle_models import CONFIGS, PARTS, SHAPE
 from torch.utils.flop_counter import FlopCounterMode
 
 from inferometer.api.counts import count
@@ -283,19 +288,33 @@ def scan_otherwise(block: Single, ask: Ask) -> float | None:
     if ask.phase == "verify":
         return None
     if isinstance(block, LinearAttention):
-        if ask.phase == "decode":  # a product of one row takes an addition to nothing: D E
-            return 0.0 if block.delta else float(block.heads * block.key_dim * block.value_dim)
-        if not block.delta:
-            return 0.0 if ask.phase == "prefill" else None
-        return -block.heads * (ask.new / block.chunk) * block.chunk**3 / 3
-    if isinstance(block, Mamba2):
-        both = block.heads * block.head_dim * block.state
-        if ask.phase == "decode":  # decay and dt B are a head's, and worked out for each of its channels
-            return 2.0 * both
-        chunks = ask.new // block.chunk
-        scores = 2 * block.state * (block.heads - block.groups) * ask.new * block.chunk
-        return float(scores + 2 * both * (chunks + 1) ** 2)
-    return None
+        return delta_otherwise(block, ask) if block.delta else lightning_otherwise(block, ask)
+    return ssd_otherwise(block, ask) if isinstance(block, Mamba2) else None
+
+
+def delta_otherwise(block: LinearAttention, ask: Ask) -> float:
+    """Substitution is elementwise, c^3 / 3 a chunk; with a decay a channel, so are q k^T and k k^T, 4 D a pair."""
+    if ask.phase == "decode":
+        return 0.0
+    pairs = ask.new * block.chunk
+    alone = 4 * block.key_dim * pairs if block.decay == "channel" else 0
+    return -block.heads * (alone + pairs * block.chunk / 3)
+
+
+def lightning_otherwise(block: LinearAttention, ask: Ask) -> float | None:
+    """In decode k v^T is a product, whose additions to nothing count: D E. Behind a prefix a prompt runs in steps."""
+    if ask.phase == "decode":
+        return float(block.heads * block.key_dim * block.value_dim)
+    return None if ask.prefix else 0.0
+
+
+def ssd_otherwise(block: Mamba2, ask: Ask) -> float:
+    """Decay and dt B are made for every channel, P S each; scores a head; n chunks from n + 1 states, 2 P S a pair."""
+    both = block.heads * block.head_dim * block.state
+    if ask.phase == "decode":
+        return 2.0 * both
+    scores = 2 * block.state * (block.heads - block.groups) * ask.new * block.chunk
+    return float(scores + 2 * both * (ask.new // block.chunk + 1) ** 2)
 
 
 def experts_of(model: ModelSpec, layer: int) -> Moe | None:
@@ -334,7 +353,7 @@ def held(model: ModelSpec, layer: int, part: str, ask: Ask) -> bool:
 def compared(name: str, ask: Ask) -> Iterator[tuple[str, float, float]]:
     """Yield (operation, theirs, ours) of one model and pass."""
     config = CONFIGS[name]()
-    model = model_from_config({**config.to_dict(), **RELEASED.get(name, {})}, name=name, source="random")
+    model = model_from_config(config.to_dict(), name=name, source="random")
     counted = by_torch(run(config, model, ask), model, ask)
     ours, absorbed = by_us(model, ask, "expanded"), by_us(model, ask, "absorbed")
     theirs = gathered(counted, ours)
@@ -356,6 +375,7 @@ def main() -> int:
     """Print a line a model and pass; return 1 where an operation differs."""
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
+    torch.set_num_threads(1)  # the tensors are tiny
     print(f"torch {torch.__version__}, transformers {transformers.__version__}")
     products = wrong = 0
     names = sys.argv[1:] or list(CONFIGS)

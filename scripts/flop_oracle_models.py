@@ -1,6 +1,6 @@
 """What the oracle runs: tiny configs, one a family of layers, and which of our operations each module's products are.
 
-Data alone. A config is the class's own; `RELEASED` adds the keys that a release's config.json has and the class renames.
+Data alone. We read what the class itself would save.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +25,9 @@ EXPERTS: Final[dict[str, Any]] = {"num_experts_per_tok": 2, "moe_intermediate_si
 ROUTED: Final[dict[str, Any]] = {**EXPERTS, "n_routed_experts": 8, "n_shared_experts": 1}
 
 LATENT: Final[dict[str, Any]] = {
-    **{**SHAPE, "num_key_value_heads": 8, "head_dim": 8},
+    **SHAPE,
+    "num_key_value_heads": 8,
+    "head_dim": 8,
     "q_lora_rank": 40,
     "kv_lora_rank": 32,
     "qk_nope_head_dim": 16,
@@ -44,7 +46,9 @@ DELTA: Final[dict[str, Any]] = {
 }
 
 DELTA_EXPERTS: Final[dict[str, Any]] = {
-    **{**SHAPE, **EXPERTS, **DELTA},
+    **SHAPE,
+    **EXPERTS,
+    **DELTA,
     "num_experts": 8,
     "shared_expert_intermediate_size": 40,
 }
@@ -187,11 +191,6 @@ CONFIGS: Final[Mapping[str, Callable[[], hf.PretrainedConfig]]] = {
     "lfm2_moe": lambda: hf.Lfm2MoeConfig(
         **SHAPE, **EXPERTS, layer_types=["conv", "full_attention"] * 2, num_experts=8, num_dense_layers=1
     ),
-}
-
-RELEASED: Final[Mapping[str, Mapping[str, Any]]] = {
-    "deepseek_v4": {"compress_ratios": [0, 4, 128, 4], "qk_rope_head_dim": 4, "num_hash_layers": 1},
-    "gemma4_text": {"global_head_dim": 24},
 }
 
 PARTS: Final[Mapping[str, str]] = {
