@@ -255,9 +255,13 @@ def by_us(model: ModelSpec, ask: Ask, mla: str) -> Counted:
 
 
 def tensors_of(operation: str) -> tuple[str, ...]:
-    """Return the tensors of an operation: of `shared.gate+up`, `shared.gate` and `shared.up`."""
+    """Return the tensors of an operation: of `shared.gate+up`, `shared.gate` and `shared.up`.
+
+    The gate of what linear attention gives is `out-gate`, as elsewhere: `gate` is the feed-forward's.
+    """
     head, dot, tail = operation.rpartition(".")
-    return ("q", "k", "v") if operation == "qkv" else tuple(f"{head}{dot}{name}" for name in tail.split("+"))
+    names = ["q", "k", "v"] if operation == "qkv" else [f"{head}{dot}{name}" for name in tail.split("+")]
+    return tuple("out-gate" if name == "gate" and "q" in names else name for name in names)
 
 
 def gathered(theirs: Counted, ours: Counted) -> Counted:
