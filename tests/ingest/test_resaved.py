@@ -89,3 +89,12 @@ def test_a_drafters_pattern_in_letters_is_that_in_words():
     (drafter,) = letters.drafters
     assert [type(block) for block in drafter.mixers] == [Attention]
     assert [(layer.mixer, layer.ffn) for layer in drafter.layers] == [(0, None), (None, 0)]
+
+
+def test_the_names_that_ling_3s_class_saves_under_are_its_fields():
+    config = preset_config("inclusionAI/Ling-3.0-flash").config
+    names = {"n_group": "num_expert_group", "max_position_embeddings": "model_max_length"}
+    assert names.keys() <= config.keys()
+    saved = read({names.get(key, key): value for key, value in config.items()})
+    assert saved == read(config)
+    assert saved.max_context == config["max_position_embeddings"]
