@@ -23,6 +23,7 @@ from inferometer.ingest.quant_rules import QuantRules
 from inferometer.ingest.quantization import UNQUANTISED, formats_per_layer, of_layers, read_quantization, unique_blocks
 from inferometer.ingest.read_json import one_line, read_json, show
 from inferometer.ingest.reader import ConfigReader
+from inferometer.ingest.resaved import as_released
 from inferometer.ingest.residuals import residual
 from inferometer.ingest.wrappers import TEXT, WRAPPERS, Beside, beside, text_config
 from inferometer.specs.feedforward import FeedForward
@@ -86,7 +87,7 @@ def model_from_config(
     if dialect.without is not None and dialect.without[0] not in inner:
         dialect = DIALECTS[dialect.without[1]]
     reader = ConfigReader(
-        values=_flat(inner, dialect, inside),
+        values=_flat(as_released(inner, family, inside), dialect, inside),
         where=inside,
         aliases={**ALIASES, **dialect.aliases},
         defaults=dialect.defaults,

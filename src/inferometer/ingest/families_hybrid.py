@@ -84,6 +84,8 @@ _BAILING = Dialect(
         "linear_head_dim": ("head_dim",),
         "linear_conv_kernel_dim": ("short_conv_kernel_size",),
         "num_shared_experts": ("n_shared_experts",),
+        "n_group": ("num_expert_group",),
+        "max_position_embeddings": ("model_max_length",),
     },
     defaults={"q_lora_rank": None, "first_k_dense_replace": 1, "num_shared_experts": 1, "v_head_dim": 128},
     only={

@@ -75,6 +75,7 @@ MAMBA: Final[dict[str, Dialect]] = {
         drafter=DrafterRule(pattern="mtp_layers_block_type"),
         aliases={
             "hybrid_override_pattern": ("layers_block_type", "layer_types"),
+            "mtp_layers_block_type": ("mtp_hybrid_override_pattern",),
             "mamba_n_heads": ("mamba_num_heads",),
             "mamba_d_head": ("mamba_head_dim",),
             "mamba_d_state": ("ssm_state_size", "mamba_state_dim"),
@@ -93,7 +94,7 @@ MAMBA: Final[dict[str, Dialect]] = {
         },
         inert=(
             *(*_MAMBA_INERT, "mamba_proj_bias", "sliding_window", "moe_shared_expert_overlap", "mtp_layers_block_type"),
-            *("mtp_hybrid_override_pattern", "norm_eps", "mamba_expand"),
+            *("norm_eps", "mamba_expand"),
         ),
         modules={Attention: _MIXER_ATTENTION, Ffn: _MIXER_FFN, Moe: _MIXER_MOE},
         mtp=False,

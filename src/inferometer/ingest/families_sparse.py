@@ -59,7 +59,7 @@ _V4 = Dialect(
         hashed="num_hash_layers",
     ),
     residual="hyper",
-    only={"attention_bias": False, "num_key_value_heads": 1},
+    only={"attention_bias": False, "mlp_bias": False, "num_key_value_heads": 1},
     defaults={"num_hash_layers": 0},
     inert=("compress_rope_theta", "hc_eps", "hc_sinkhorn_iters", "swiglu_limit"),
     modules={Compressed: _COMPRESSED, Moe: _NATIVE_MOE},
