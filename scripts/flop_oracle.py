@@ -16,7 +16,7 @@ torch.utils.flop_counter counts every matrix product by module. What is held to 
 What is not held:
 
 - convolutions, norms, rotations and activations, which we count as bytes alone;
-- Mamba-1's scan, whose 9 FLOPs a state element are its authors' count;
+- Mamba-1's scan, whose 8 FLOPs a state element are elementwise in torch;
 - scans in verify, and lightning attention's behind a prefix: transformers runs chunks where we run steps, or steps
   where we run chunks; generated tokens in Llama 4's chunks, of which ours are a mean over where they stand;
   DeepSeek-V4's scores and core in verify, where ours take the staircase of entries as a line;
