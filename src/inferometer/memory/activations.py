@@ -4,21 +4,22 @@ Letters: T tokens of the pass, H hidden, V vocabulary, N query heads, S cells of
 """
 
 from inferometer.blocks.kinds import caches, expanded_caches, ffn_tensors, heads
-from inferometer.memory.asked import Asked, columns_of
-from inferometer.memory.footprint import ACTIVATION_BYTES, activation_bytes_per_token
+from inferometer.memory.asked import Asked
+from inferometer.memory.footprint import ACTIVATION_BYTES
 from inferometer.specs.feedforward import Moe
 
 
-def activation_bytes(asked: Asked, *, last: bool) -> float:
+def activation_bytes(asked: Asked, bytes_per_token: float, *, last: bool) -> float:
     """Return the peak of the largest pass on a chip of the last stage, or of another.
+
+    `bytes_per_token` are the outputs of the widest block (`activation_bytes_per_token`).
 
     max(forward + scores, hidden states + experts' workspace + logits). forward = T x the widest block's outputs x a
     ratio. Logits count `logit_bytes` for each of V and each sequence (or token): sampling makes copies of them; they
     are whole on every TP rank. Scores, where the core is not fused, are N S T of one sequence. Source: the rules' own.
     """
     rules, tokens = asked.rules, asked.pass_tokens
-    sizes = columns_of(asked)
-    forward = tokens * float(activation_bytes_per_token(asked.model, sizes)[0]) * rules.activation_ratio
+    forward = tokens * bytes_per_token * rules.activation_ratio
     rows = tokens if rules.logit_rows == "tokens" else min(asked.seqs, tokens)
     logits = rules.logit_bytes * rows * asked.model.vocab if last else 0.0
     hidden = ACTIVATION_BYTES * tokens * asked.model.hidden
@@ -46,6 +47,8 @@ def _workspace(asked: Asked, tokens: int) -> float:
 
 def _scores(asked: Asked, tokens: int) -> float:
     rules, widest = asked.rules, 0.0
+    if not (rules.score_bytes or rules.mask_bytes or rules.latent_score_bytes):
+        return 0.0
     cells = -(-asked.context // rules.block_size) * rules.block_size
     for mixer in asked.model.mixers:
         each = rules.latent_score_bytes if expanded_caches(mixer) != caches(mixer) else rules.score_bytes

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from inferometer.memory.asked import Asked
-from inferometer.memory.plan import plan
+from inferometer.memory.plan import Divider, Sharding, plan
 
 MOST_SEQUENCES = 1 << 31
 """Where nothing limits the batch."""
@@ -36,8 +36,22 @@ def max_batch(asked: Asked) -> int:
 
     Whole rounds of ranks are tried, for a rank's share decides: the last round is full.
     """
-    rounds = most(lambda n: plan(replace(asked, batch=n * asked.ranks)).fits, MOST_SEQUENCES // asked.ranks)
-    return rounds * asked.ranks
+    return max_rounds(Divider(asked, (Sharding(asked.sizes, asked.splits),)), 0) * asked.ranks
+
+
+def max_rounds(divider: Divider, index: int) -> int:
+    """Return the most sequences that a rank of a sharding holds, 0 where it holds none.
+
+    No batch fits that one sequence a rank leaves no room for: where that many do fit, they are the most.
+    """
+    sizes = divider.shardings[index].sizes
+    ranks = sizes.r * sizes.dpa
+    first = divider.plan(index, ranks)
+    if not first.fits:
+        return 0
+    limit = MOST_SEQUENCES // ranks
+    limit = int(min(limit, max(first.holds, 1.0), divider.asked.max_num_seqs or limit))
+    return limit if divider.plan(index, limit * ranks).fits else most(lambda n: divider.plan(index, n * ranks).fits, limit)
 
 
 def max_context(asked: Asked, *, serve: bool) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from inferometer.memory.plan import Plan
+from inferometer.memory.division import Plan
 from inferometer.report.tables import GIB, Page, table
 from inferometer.report.text import sizes_flag
 from inferometer.specs.deployment import ROLES
@@ -150,7 +150,7 @@ def print_memory(page: Page, answer: MemoryAnswer) -> None:
 
 def _lines_table(answer: MemoryAnswer) -> Any:
     plan = answer.plan
-    stages = len(plan.stages)
+    stages = plan.asked.sizes.pp
     heads = ["<memory of a chip" + (" of the tightest stage" if stages > 1 else ""), "GiB", "<basis", "<"]
     grid = table(heads)
     for line in plan.lines:

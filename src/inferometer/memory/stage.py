@@ -1,0 +1,51 @@
+"""One pipeline stage of a deployment: its parts, and the room they leave for caches."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from inferometer.memory.asked import Asked
+from inferometer.memory.pools import Pools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One pipeline stage: its parts, and the room for caches."""
+
+    weights_bytes: Mapping[str, float]
+    """Kind of tensor -> bytes."""
+    parts_bytes: Mapping[str, float]
+    """Part -> bytes; `weights` is the sum of the kinds."""
+    pools: Pools
+    room_bytes: float
+    """For caches; below 0 there is none."""
+    left_bytes: float
+    """Of what lies outside the share, beside the parts there; below 0 they do not fit."""
+
+
+def stage_of(
+    asked: Asked, weights: Mapping[str, float], pools: Pools, layers: int, activations_bytes: float
+) -> Stage:
+    """Return a stage of `layers` layers on the chip, whose largest pass needs `activations_bytes`."""
+    rules = asked.rules
+    parts = {"weights": sum(weights.values()), **_beside(asked, layers, activations_bytes)}
+    if asked.reserve_bytes is not None:
+        # Reserved bytes stand for all that is not weights: nothing else is charged.
+        room, left = asked.visible_bytes - asked.reserve_bytes - parts["weights"], 0.0
+    else:
+        share, base = asked.used_share, asked.visible_bytes - sum(parts[part] for part in rules.before)
+        room = share * base - sum(parts[part] for part in rules.charged)
+        left = (1 - share) * base - sum(parts[part] for part in rules.outside)
+    return Stage(weights_bytes=weights, parts_bytes=parts, pools=pools, room_bytes=room, left_bytes=left)
+
+
+def _beside(asked: Asked, layers: int, activations_bytes: float) -> dict[str, float]:
+    """Return the parts beside the weights, those that the engine's rules name."""
+    rules = asked.rules
+    found = {
+        "activations": activations_bytes,
+        "graphs": 0.0 if asked.eager else rules.graph_bytes_per_layer * layers,
+        "runtime": rules.runtime_bytes + (rules.collective_bytes if asked.sizes.tp > 1 else 0.0),
+        "context": rules.context_bytes,
+    }
+    named = {*rules.before, *rules.charged, *rules.outside}
+    return {part: size if part in named else 0.0 for part, size in found.items()}
