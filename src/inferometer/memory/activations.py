@@ -3,16 +3,29 @@
 Letters: T tokens of the pass, H hidden, V vocabulary, N query heads, S cells of a sequence, k experts a token, F width.
 """
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from inferometer.blocks.kinds import caches, expanded_caches, ffn_tensors, heads
 from inferometer.memory.asked import Asked
 from inferometer.memory.footprint import ACTIVATION_BYTES
 from inferometer.specs.feedforward import Moe
 
 
-def activation_bytes(asked: Asked, bytes_per_token: float, *, last: bool) -> float:
+class Experts(NamedTuple):
+    """One kind of routed experts whose kernels have a workspace."""
+
+    inner: int
+    """Rows of what goes in: gate and up."""
+    width: int
+    copies: int
+    """k."""
+
+
+def activation_bytes(asked: Asked, bytes_per_token: float, experts: Sequence[Experts], *, last: bool) -> float:
     """Return the peak of the largest pass on a chip of the last stage, or of another.
 
-    `bytes_per_token` are the outputs of the widest block (`activation_bytes_per_token`).
+    `bytes_per_token` are the outputs of the widest block (`activation_bytes_per_token`), `experts` those of `experts_of`.
 
     max(forward + scores, hidden states + experts' workspace + logits). forward = T x the widest block's outputs x a
     ratio. Logits count `logit_bytes` for each of V and each sequence (or token): sampling makes copies of them; they
@@ -23,25 +36,26 @@ def activation_bytes(asked: Asked, bytes_per_token: float, *, last: bool) -> flo
     rows = tokens if rules.logit_rows == "tokens" else min(asked.seqs, tokens)
     logits = rules.logit_bytes * rows * asked.model.vocab if last else 0.0
     hidden = ACTIVATION_BYTES * tokens * asked.model.hidden
-    return max(forward + _scores(asked, tokens), hidden + _workspace(asked, tokens) + logits)
+    return max(forward + _scores(asked, tokens), hidden + _workspace(asked, tokens, experts) + logits)
 
 
-def _workspace(asked: Asked, tokens: int) -> float:
-    """Return k DPA / EP copies of each token, once through the wider of the experts' inner sides and once through F.
-
-    Formats that the engine pads have kernels of their own, without it.
-    """
-    if not asked.rules.expert_workspace:
-        return 0.0
-    model, sizes = asked.model, asked.sizes
-    widest = 0.0
-    for block in model.ffns:
+def experts_of(asked: Asked) -> tuple[Experts, ...]:
+    """Return the kinds of experts with a workspace; formats that the engine pads have kernels without one."""
+    model, found = asked.model, []
+    for block in model.ffns if asked.rules.expert_workspace else ():
         if isinstance(block, Moe):
             own = [x for x in ffn_tensors(block, model.hidden, model.dtype) if x.kind == "experts" and x.cols > 1]
             if not {x.format for x in own} & set(asked.rules.pads):
-                into = sum(x.rows for x in own if x.split_rows) / sizes.etp
-                copies = block.top_k * sizes.dpa / sizes.ep
-                widest = max(widest, copies * (max(into, float(model.hidden)) + block.width / sizes.etp))
+                found.append(Experts(sum(x.rows for x in own if x.split_rows), block.width, block.top_k))
+    return tuple(found)
+
+
+def _workspace(asked: Asked, tokens: int, experts: Sequence[Experts]) -> float:
+    """Return k DPA / EP copies of each token, once through the wider of the experts' inner sides and once through F."""
+    sizes, hidden, widest = asked.sizes, float(asked.model.hidden), 0.0
+    for one in experts:
+        copies = one.copies * sizes.dpa / sizes.ep
+        widest = max(widest, copies * (max(one.inner / sizes.etp, hidden) + one.width / sizes.etp))
     return ACTIVATION_BYTES * tokens * widest
 
 

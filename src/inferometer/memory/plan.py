@@ -4,7 +4,7 @@ Weights and activations are columns over the shardings; what several shardings s
 stage) is worked out once. Stages that hold the same are folded.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
@@ -13,13 +13,13 @@ import numpy as np
 
 from inferometer.blocks.model import layer_kinds
 from inferometer.graph.ops import Column
-from inferometer.memory.activations import activation_bytes
+from inferometer.memory.activations import Experts, activation_bytes, experts_of
 from inferometer.memory.adapters import adapter_bytes
 from inferometer.memory.asked import Asked
 from inferometer.memory.division import Plan
 from inferometer.memory.footprint import activation_bytes_per_token
 from inferometer.memory.layers import Kind, kinds_by_layer, stage_slices
-from inferometer.memory.pools import Pools, pools_of
+from inferometer.memory.pools import Pools, pools_by
 from inferometer.memory.stage import Stage, stage_of
 from inferometer.memory.weights import weights_by_kind
 from inferometer.specs.deployment import ROLES, Sizes
@@ -61,7 +61,8 @@ class Divider:
         self.asked = asked
         self.shardings = tuple(shardings)
         self._stages = {splits: self._stages_of(splits) for splits in dict.fromkeys(s.splits for s in self.shardings)}
-        self._layers: dict[tuple[int, int], list[list[Kind]]] = {}
+        self._layers: dict[int, list[list[Kind]]] = {}
+        self._pools_by: dict[tuple[int, ...], Callable[[range], Pools]] = {}
         self._pools: dict[tuple[object, ...], tuple[tuple[_Place, Pools], ...]] = {}
         self._weights: dict[int, list[dict[str, float]]] = {}
 
@@ -70,12 +71,16 @@ class Divider:
         sizes, splits = self.shardings[index]
         asked = replace(self.asked, sizes=sizes, splits=splits, batch=batch)
         weights, each = self._weights_at(asked, index), self._per_token[index]
-        needs = {last: activation_bytes(asked, each, last=last) for last in (False, True)}
+        needs = {last: activation_bytes(asked, each, self._experts, last=last) for last in (False, True)}
         stages: list[Stage] = [
             stage_of(asked, weights[place.kind], pools, len(place.span), needs[place.last])
             for place, pools in self._pools_at(asked)
         ]
         return Plan(asked=asked, stages=tuple(stages))
+
+    @cached_property
+    def _experts(self) -> tuple[Experts, ...]:
+        return experts_of(self.asked)
 
     @cached_property
     def _columns(self) -> dict[str, Column]:
@@ -128,14 +133,16 @@ class Divider:
     def _pools_at(self, asked: Asked) -> tuple[tuple[_Place, Pools], ...]:
         """Return the stages of a sharding that differ, with their pools."""
         sizes = asked.sizes
-        key = (sizes.tp, sizes.dcp, asked.pass_tokens, asked.splits)
+        width = (sizes.tp, sizes.dcp, asked.pass_tokens)
+        key = (width, asked.splits)
         if key not in self._pools:
-            if key[:2] not in self._layers:
-                self._layers[key[:2]] = kinds_by_layer(asked)
-            layers = self._layers[key[:2]]
+            if sizes.tp not in self._layers:
+                self._layers[sizes.tp] = kinds_by_layer(asked)
+            if width not in self._pools_by:
+                self._pools_by[width] = pools_by(asked, self._layers[sizes.tp])
             found: dict[tuple[int, float], tuple[_Place, Pools]] = {}
             for place in self._stages[asked.splits].places:
-                pools = pools_of(asked, layers, place.span)
+                pools = self._pools_by[width](place.span)
                 found.setdefault((place.kind, pools.unit_bytes), (place, pools))
             self._pools[key] = tuple(found.values())
         return self._pools[key]

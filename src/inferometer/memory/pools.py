@@ -8,6 +8,7 @@ Letters: S context, W window, B sequences.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from inferometer.memory.asked import Asked
@@ -63,9 +64,16 @@ class Pools:
         return max(total, tightest) + self.null_bytes
 
 
+def pools_by(asked: Asked, layers: Sequence[Sequence[Kind]]) -> Callable[[range], Pools]:
+    """Return what gives the pools of a stage; `layers` are all of the model, for groups are made over the whole."""
+    if asked.rules.caches == "grouped":
+        return partial(_grouped, asked, _groups(asked, layers))
+    return partial(_SHAPES[asked.rules.caches], asked, layers)
+
+
 def pools_of(asked: Asked, layers: Sequence[Sequence[Kind]], stage: range) -> Pools:
-    """Return the pools of one stage; `layers` are all of the model, for groups are made over the whole of it."""
-    return _SHAPES[asked.rules.caches](asked, layers, stage)
+    """Return the pools of one stage."""
+    return pools_by(asked, layers)(stage)
 
 
 def _kinds(layers: Sequence[Sequence[Kind]], stage: range) -> list[Kind]:
@@ -111,8 +119,7 @@ class _Group(NamedTuple):
     """Entries of a block."""
 
 
-def _grouped(asked: Asked, layers: Sequence[Sequence[Kind]], stage: range) -> Pools:
-    groups = _groups(asked, layers)
+def _grouped(asked: Asked, groups: list[_Group], stage: range) -> Pools:
     page = max((_page_bytes(group) for group in groups), default=0.0)
     if _alike([group.kind for group in groups]):
         unit = sum(_page_bytes(group) * sum(index in stage for index in group.layers) for group in groups)
@@ -275,4 +282,4 @@ def _dense(asked: Asked, layers: Sequence[Sequence[Kind]], stage: range) -> Pool
     )
 
 
-_SHAPES = {"exact": _exact, "grouped": _grouped, "pools": _pools, "dense": _dense}
+_SHAPES = {"exact": _exact, "pools": _pools, "dense": _dense}

@@ -7,23 +7,25 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from inferometer.memory.asked import Asked
+from inferometer.memory.division import Plan
 from inferometer.memory.plan import Divider, Sharding, plan
 
 MOST_SEQUENCES = 1 << 31
 """Where nothing limits the batch."""
 
 
-def most(fits: Callable[[int], bool], limit: int) -> int:
-    """Return the largest n up to `limit` that fits, 0 where 1 does not.
+def most(fits: Callable[[int], bool], limit: int, known: int = 0) -> int:
+    """Return the largest n up to `limit` that fits, 0 where 1 does not; `known` is one that does.
 
-    >>> most(lambda n: n * n <= 50, 100)
-    7
+    >>> most(lambda n: n * n <= 50, 100), most(lambda n: n * n <= 50, 100, 5), most(lambda n: n * n <= 50, 6, 5)
+    (7, 7, 6)
     """
-    if not fits(1):
+    if not known and not fits(1):
         return 0
-    low, high = 1, 2
-    while high <= limit and fits(high):
-        low, high = high, 2 * high
+    low = max(known, 1)
+    step = 1
+    while (high := low + step) <= limit and fits(high):
+        low, step = high, 2 * step
     high = min(high, limit + 1)
     while high - low > 1:
         middle = (low + high) // 2
@@ -42,16 +44,26 @@ def max_batch(asked: Asked) -> int:
 def max_rounds(divider: Divider, index: int) -> int:
     """Return the most sequences that a rank of a sharding holds, 0 where it holds none.
 
-    No batch fits that one sequence a rank leaves no room for: where that many do fit, they are the most.
+    What a batch leaves room for falls as it grows. So no more fit than there is room for beside one sequence, and, if
+    that many do not, at least as many as those leave room for.
     """
     sizes = divider.shardings[index].sizes
     ranks = sizes.r * sizes.dpa
-    first = divider.plan(index, ranks)
+
+    def at(rounds: int) -> Plan:
+        return divider.plan(index, rounds * ranks)
+
+    first = at(1)
     if not first.fits:
         return 0
     limit = MOST_SEQUENCES // ranks
     limit = int(min(limit, max(first.holds, 1.0), divider.asked.max_num_seqs or limit))
-    return limit if divider.plan(index, limit * ranks).fits else most(lambda n: divider.plan(index, n * ranks).fits, limit)
+    last = at(limit)
+    if last.fits:
+        return limit
+    low, high = max(int(last.holds), 1), limit - 1
+    kept = at(low)
+    return most(lambda n: at(n).fits, int(min(high, kept.holds)), low) if kept.fits else most(lambda n: at(n).fits, low)
 
 
 def max_context(asked: Asked, *, serve: bool) -> int:
