@@ -7,9 +7,9 @@ from typing import Unpack
 from inferometer.api.cost import Money, every_chip
 from inferometer.api.load import load_model
 from inferometer.api.memory import max_batch, memory
-from inferometer.api.memory_ask import MemorySettings, ask, of_deployment
+from inferometer.api.memory_ask import MemorySettings, ask
 from inferometer.api.memory_near import nearest
-from inferometer.api.settings import Settings, settle
+from inferometer.api.settings import Settings, of_deployment, settle
 from inferometer.api.sizes import Given, role_given
 from inferometer.blocks.params import count_params
 from inferometer.errors import InferometerError

@@ -5,10 +5,11 @@ from typing import Unpack
 
 import numpy as np
 
+from inferometer.api.bounds import check_batch
 from inferometer.api.choices import parse_choices
 from inferometer.api.legal_sizes import broken_by, legal_sizes
 from inferometer.api.load import in_formats, load_model
-from inferometer.api.settings import Settings, check_batch, settle_workload
+from inferometer.api.settings import Settings, settle_workload
 from inferometer.api.sizes import Given, chips_of, role_given
 from inferometer.api.workload import check_tokens, phase_text, with_images
 from inferometer.blocks.kinds import is_moe, parts, sees_images

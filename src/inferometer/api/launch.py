@@ -57,7 +57,7 @@ def _held(problem: Problem, priced: Estimate, engine: EngineSpec, fit: EngineFit
         context=problem.max_length,
         max_model_len=problem.max_length,
         max_num_seqs=max(priced.sequences, 1),
-        share=round(1 - memory.reserve_bytes / memory.visible_bytes, 2) or None,
+        share=round(memory.used_share, 2) or None,
     )
     started = plan(asked)
     if not started.fits:

@@ -2,24 +2,25 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypedDict
 
 import numpy as np
 
+from inferometer.api.bounds import MAX_SEQUENCES, MAX_SLOTS, check_batch
+from inferometer.api.engines import engine_of
 from inferometer.api.legal_sizes import legal_sizes
 from inferometer.api.load import in_formats, load_machine, load_model
-from inferometer.api.settings import MAX_SEQUENCES, MAX_SLOTS, Settings, check_batch
 from inferometer.api.sizes import chips_of
 from inferometer.api.whatif import changed, parse_what_if
 from inferometer.api.workload import MAX_TOKENS
 from inferometer.blocks.model import stage_layers, unit_count
-from inferometer.catalog.engine_memory import find_engine_memory
-from inferometer.catalog.loader import find_engine, load_engines
-from inferometer.errors import InferometerError, UnknownNameError
+from inferometer.errors import InferometerError
 from inferometer.estimate.legality import broken_rules
+from inferometer.estimate.step import Problem
 from inferometer.memory.asked import Asked
-from inferometer.specs.deployment import ROLES, EngineSpec
+from inferometer.memory.plan import Sharding
+from inferometer.specs.deployment import ROLES, EngineSpec, Sizes
 from inferometer.specs.hardware import Machine
 from inferometer.specs.memory import EngineMemory
 from inferometer.specs.model import ModelSpec
@@ -59,21 +60,6 @@ class MemorySettings(TypedDict, total=False):
     what_if: str | list[str] | None
 
 
-def of_deployment(settings: Settings, *, context: int, batch: int) -> MemorySettings:
-    """Return what a deployment's settings ask of memory; what-ifs are its machine's."""
-    return MemorySettings(
-        quant=settings.get("quant"),
-        kv_cache_dtype=settings.get("kv_cache_dtype"),
-        state_dtype=settings.get("state_dtype"),
-        state_slots=settings.get("state_slots"),
-        engine=settings.get("engine"),
-        gpu_memory_utilization=settings.get("gpu_memory_utilization"),
-        reserve_bytes=settings.get("reserve_bytes"),
-        context=context,
-        batch=batch,
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """Settings, checked and filled in."""
@@ -94,9 +80,11 @@ class Question:
 def ask(model: ModelSpec | str, machine: Machine | str, sizes: Mapping[str, int], settings: MemorySettings) -> Question:
     """Return a question from what was typed; raises InferometerError for a value out of range."""
     assumed: dict[str, str] = {}
-    spec, rules, engine = _engine(settings.get("engine"), assumed)
+    engine = engine_of(settings.get("engine"), assumed)
     plain = load_model(model) if isinstance(model, str) else model
-    plain = in_formats(plain, None, settings.get("kv_cache_dtype") or rules.cache_format, settings.get("state_dtype"))
+    plain = in_formats(
+        plain, None, settings.get("kv_cache_dtype") or engine.rules.cache_format, settings.get("state_dtype")
+    )
     chosen = in_formats(plain, settings.get("quant"), None)
     if settings.get("kv_cache_dtype") is None:
         assumed["KV"] = chosen.kv_format
@@ -106,16 +94,47 @@ def ask(model: ModelSpec | str, machine: Machine | str, sizes: Mapping[str, int]
     if filled.pp > unit_count(chosen):
         raise InferometerError(f"PP={filled.pp} exceeds the {unit_count(chosen)} layers of {chosen.name}")
     context, longest = _lengths(settings, chosen, assumed)
-    asked = Asked(
-        model=chosen,
+    splits = stage_layers(chosen, filled.pp, engine.spec.partition)
+    asked = asked_of(engine.rules, chosen, where, Sharding(filled, splits), settings)
+    asked = replace(asked, context=context, max_model_len=longest, batch=_batch(settings, assumed))
+    _say_defaults(asked, assumed)
+    return Question(
+        asked=asked,
+        machine=where,
+        spec=engine.spec,
+        engine=engine.full,
+        assumed=assumed,
+        given=dict(sizes),
+        plain=plain,
+        serves=settings.get("max_model_len") is None,
+    )
+
+
+def of_problem(rules: EngineMemory, problem: Problem, settings: MemorySettings) -> Asked:
+    """Return what a problem asks of an engine's memory, on one chip: whoever shards it fills in sizes and batch.
+
+    Sequences are as long as the workload's become; the engine is started for them unless told.
+    """
+    length = problem.max_length
+    sharding = Sharding(Sizes(), (len(problem.model.layers),))
+    asked = asked_of(rules, problem.model, problem.machine, sharding, settings)
+    longest = _count("--max-model-len", settings.get("max_model_len"), MAX_TOKENS)
+    return replace(asked, context=length, max_model_len=longest or length)
+
+
+def asked_of(
+    rules: EngineMemory, model: ModelSpec, where: Machine, sharding: Sharding, settings: MemorySettings
+) -> Asked:
+    """Return the settings of an engine on a machine, checked; lengths and batch are left to whoever asks."""
+    return Asked(
+        model=model,
         chip=where.chip.id,
         visible_bytes=float(where.chip.memory_bytes),
-        sizes=filled,
-        splits=stage_layers(chosen, filled.pp, spec.partition),
+        sizes=sharding.sizes,
+        splits=sharding.splits,
         rules=rules,
-        context=context,
-        max_model_len=longest,
-        batch=_batch(settings, assumed),
+        context=1,
+        max_model_len=1,
         max_num_seqs=_count("--max-num-seqs", settings.get("max_num_seqs"), MAX_SEQUENCES),
         max_num_batched_tokens=_count("--max-num-batched-tokens", settings.get("max_num_batched_tokens"), MAX_TOKENS),
         share=_share(settings),
@@ -128,42 +147,6 @@ def ask(model: ModelSpec | str, machine: Machine | str, sizes: Mapping[str, int]
         offload_bytes=_offload(settings),
         **_adapters(settings),
     )
-    _say_defaults(asked, assumed)
-    return Question(
-        asked=asked,
-        machine=where,
-        spec=spec,
-        engine=engine,
-        assumed=assumed,
-        given=dict(sizes),
-        plain=plain,
-        serves=settings.get("max_model_len") is None,
-    )
-
-
-def _engine(given: str | None, assumed: dict[str, str]) -> tuple[EngineSpec, EngineMemory, str]:
-    """Return an engine's rules of sharding and of memory, and its name with the version asked for.
-
-    Without a version it is the one whose sharding rules are known. A version whose sharding rules are not known takes
-    those of the same engine; an engine without any keeps the model's own.
-    """
-    name = given or "ideal"
-    if given is None:
-        assumed["engine"] = name
-    base, _, version = name.strip().lower().partition("@")
-    try:
-        spec = find_engine(name)
-    except UnknownNameError:
-        find_engine_memory(name)
-        known = [one for one in load_engines().values() if one.name == base]
-        spec = find_engine(base) if known else EngineSpec(name=base, version=version)
-        if known:
-            assumed["sharding rules"] = f"of {spec.id}"
-    full = f"{base}@{version or spec.version}" if version or spec.version else base
-    rules = find_engine_memory(full)
-    if rules.id != full:
-        assumed["memory rules"] = f"of {rules.id} on"
-    return spec, rules, full
 
 
 def _where(machine: Machine | str, sizes: Mapping[str, int]) -> Machine:

@@ -9,9 +9,10 @@ import numpy as np
 
 from inferometer.api.load import load_machine
 from inferometer.errors import InferometerError
-from inferometer.estimate.estimate import Candidates, find_candidates
 from inferometer.estimate.estimate import estimate as estimate_one
+from inferometer.estimate.estimate import find_candidates
 from inferometer.estimate.legality import Rule
+from inferometer.estimate.room import Candidates
 from inferometer.estimate.step import Problem
 from inferometer.graph.ops import Mask
 from inferometer.search.result import Found, SearchResult, Slo

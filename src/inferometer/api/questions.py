@@ -6,6 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Unpack
 
+from inferometer.api.bounds import check_batch
+from inferometer.api.engines import engine_of
 from inferometer.api.launch import engine_fits
 from inferometer.api.legal_sizes import legal_sizes
 from inferometer.api.limits import parse_slo
@@ -13,7 +15,7 @@ from inferometer.api.load import Served, in_formats, load_machine, load_model, s
 from inferometer.api.nearest import nearest
 from inferometer.api.notes import noted
 from inferometer.api.placing import parse_placement
-from inferometer.api.settings import Settings, Terms, check_batch, settle
+from inferometer.api.settings import Settings, Terms, settle
 from inferometer.api.sizes import Given, check_dense, chips_of, role_given
 from inferometer.blocks.kinds import is_moe
 from inferometer.errors import InferometerError
@@ -193,7 +195,8 @@ def _check_order(by: str, terms: Terms, *, per_dollar: bool) -> None:
 def _model(model: ModelSpec | str, settings: Settings) -> tuple[ModelSpec, Served]:
     """Return the model in the formats asked for, and the checkpoint that holds it."""
     plain = load_model(model) if isinstance(model, str) else model
-    spec = in_formats(plain, settings.get("quant"), settings.get("kv_cache_dtype"), settings.get("state_dtype"))
+    kv_format = settings.get("kv_cache_dtype") or engine_of(settings.get("engine"), {}).rules.cache_format
+    spec = in_formats(plain, settings.get("quant"), kv_format, settings.get("state_dtype"))
     return spec, served(spec, plain)
 
 

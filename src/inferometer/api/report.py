@@ -7,8 +7,7 @@ from inferometer.api.compare import compare
 from inferometer.api.cost import Money, clouds, cost
 from inferometer.api.load import load_model
 from inferometer.api.memory import memory
-from inferometer.api.memory_ask import of_deployment
-from inferometer.api.settings import Settings
+from inferometer.api.settings import Settings, of_deployment
 from inferometer.api.sizes import Given, role_given
 from inferometer.report.document import report_row
 from inferometer.specs.hardware import Machine

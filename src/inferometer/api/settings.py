@@ -2,13 +2,16 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypedDict
 
+from inferometer.api.bounds import MAX_SLOTS
 from inferometer.api.choices import parse_choices, pinned
+from inferometer.api.engines import DEFAULT_ENGINE, engine_of
+from inferometer.api.memory_ask import MemorySettings, of_problem
 from inferometer.api.whatif import Wanted, changed, parse_what_if
 from inferometer.api.workload import lengths, parse_phase, say_images, with_images, with_routing
-from inferometer.catalog.loader import Quote, default_price, find_engine, quote
+from inferometer.catalog.loader import Quote, default_price, quote
 from inferometer.cost.registry import create_backend, usual_scheduler
 from inferometer.cost.schedulers import Overlap, parse_overlap
 from inferometer.errors import InferometerError
@@ -21,13 +24,7 @@ from inferometer.specs.deployment import Workload
 from inferometer.specs.hardware import ChipSpec, Machine
 from inferometer.specs.model import ModelSpec
 
-MAX_SEQUENCES = 100_000_000
-"""Largest batch taken, same."""
-
-MAX_SLOTS = 10_000
-"""Most copies of a state, same."""
-
-DEFAULT_ENGINE, DEFAULT_BACKEND, FALLBACK_BACKEND = "ideal", "calibrated", "roofline"
+DEFAULT_BACKEND, FALLBACK_BACKEND = "calibrated", "roofline"
 
 
 class Settings(TypedDict, total=False):
@@ -105,6 +102,8 @@ class Terms:
     region: str | None
     tier: str | None
     state_slots: int = 1
+    held: MemorySettings
+    """What the engine is told of memory."""
     assumed: dict[str, str]
     """Setting that nobody chose -> its value as shown."""
     choices: Mapping[str, str] = field(default_factory=dict)
@@ -137,17 +136,21 @@ class Terms:
         return FALLBACK_BACKEND
 
     def _problem(self, model: ModelSpec, machine: Machine) -> Problem:
-        return make_problem(
+        engine = engine_of(self.engine, self.assumed)
+        problem = make_problem(
             model,
             machine,
             self.workload,
-            engine=pinned(find_engine(self.engine), self.choices, self.workload.phase),
+            engine=pinned(engine.spec, self.choices, self.workload.phase),
             backend=create_backend(self._backend(machine.chip), self.calibration),
             scheduler=self.scheduler,
             overlap=self.overlap,
             reserve=self.reserve,
             state_slots=self.state_slots,
         )
+        if not engine.allocates:
+            return problem
+        return replace(problem, asked=of_problem(engine.rules, problem, self.held))
 
     def price(self, chip_id: str) -> tuple[float | None, str]:
         """Return dollars of a chip and hour, and where they come from; None and `none` where nobody knows."""
@@ -190,7 +193,8 @@ def settle(settings: Settings, by: str | None = None) -> Terms:
         calibration=settings.get("calibration"),
         scheduler=scheduler,
         overlap=parse_overlap(text) if text is not None else Overlap(),
-        reserve=_reserve(settings, assumed),
+        reserve=_reserve(settings, engine, assumed),
+        held=of_deployment(settings),
         usd_per_chip_hour=price,
         provider=settings.get("provider"),
         region=settings.get("region"),
@@ -211,12 +215,6 @@ def _check_apart(settings: Settings) -> None:
         raise InferometerError("--scheduler serial overlaps nothing; leave --overlap or --scheduler serial out")
     if settings.get("overlap") is not None and settings.get("scheduler") == "dag":
         raise InferometerError("--scheduler dag finds what overlaps; leave --overlap or --scheduler dag out")
-
-
-def check_batch(batch: int | None) -> None:
-    """Raise InferometerError for a batch that is not a number of sequences."""
-    if batch is not None and not 1 <= batch <= MAX_SEQUENCES:
-        raise InferometerError(f"--batch-size {batch}: must be from 1 to {MAX_SEQUENCES} sequences")
 
 
 def _chosen(value: str | None, default: str, name: str, assumed: dict[str, str]) -> str:
@@ -252,7 +250,7 @@ def _slots(given: int | None) -> int:
     return given or 1
 
 
-def _reserve(settings: Settings, assumed: dict[str, str]) -> Reserve:
+def _reserve(settings: Settings, engine: str, assumed: dict[str, str]) -> Reserve:
     fixed, used = settings.get("reserve_bytes"), settings.get("gpu_memory_utilization")
     if fixed is not None and used is not None:
         raise InferometerError("give --reserve-bytes or --gpu-memory-utilization, not both")
@@ -264,5 +262,21 @@ def _reserve(settings: Settings, assumed: dict[str, str]) -> Reserve:
         if not 0 < used <= 1:
             raise InferometerError(f"--gpu-memory-utilization {used}: must be above 0 and at most 1")
         return Reserve(share=1 - used)
-    assumed["reserve"] = f"{RESERVE_SHARE:.0%} of memory"
+    own = engine_of(engine, assumed)
+    assumed["reserve"] = f"as {own.rules.id} divides memory" if own.allocates else f"{RESERVE_SHARE:.0%} of memory"
     return Reserve()
+
+
+def of_deployment(settings: Settings, *, context: int | None = None, batch: int | None = None) -> MemorySettings:
+    """Return what a deployment's settings ask of memory; what-ifs are its machine's."""
+    return MemorySettings(
+        quant=settings.get("quant"),
+        kv_cache_dtype=settings.get("kv_cache_dtype"),
+        state_dtype=settings.get("state_dtype"),
+        state_slots=settings.get("state_slots"),
+        engine=settings.get("engine"),
+        gpu_memory_utilization=settings.get("gpu_memory_utilization"),
+        reserve_bytes=settings.get("reserve_bytes"),
+        context=context,
+        batch=batch,
+    )

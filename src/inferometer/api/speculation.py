@@ -7,9 +7,8 @@ import msgspec
 
 from inferometer.api.load import load_model
 from inferometer.api.memory import memory
-from inferometer.api.memory_ask import of_deployment
 from inferometer.api.questions import estimate
-from inferometer.api.settings import Settings
+from inferometer.api.settings import Settings, of_deployment
 from inferometer.api.sizes import Given, role_given
 from inferometer.api.workload import MAX_DRAFT
 from inferometer.blocks.kinds import is_moe

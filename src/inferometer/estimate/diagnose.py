@@ -25,15 +25,28 @@ def diagnose(problem: Problem, sizes: Sizes, memory: MemoryLines, microbatches: 
             found += _mixer(part, sizes)
     for ffn in problem.model.ffns:
         found += _moe(ffn, sizes) if isinstance(ffn, Moe) else _dense(ffn, sizes) if isinstance(ffn, Ffn) else []
-    tokens = memory.sequences / microbatches * problem.new_tokens
+    found += _chunked(problem, memory, memory.sequences / microbatches * problem.new_tokens)
+    return tuple(dict.fromkeys(found))
+
+
+def _chunked(problem: Problem, memory: MemoryLines, tokens: float) -> list[Diagnostic]:
+    """Return whether an engine would run one pass of `tokens` a rank in chunks."""
+    if problem.asked is not None:
+        if memory.pass_tokens is None or tokens <= memory.pass_tokens:
+            return []
+        text = (
+            f"one pass of {tokens:.0f} tokens a rank is more than the {memory.pass_tokens} of the engine's largest: "
+            "it runs in chunks; the time is of one pass"
+        )
+        return [Diagnostic(name="runs-in-chunks", text=text)]
     needs = tokens * memory.activation_bytes_per_token
     if needs > problem.activation_room_bytes:
         text = (
             f"one pass of {tokens:.0f} tokens a rank needs {needs / 2**30:.1f} GiB of activations, more than the "
             "reserve: an engine would run it in chunks; the time is of one pass"
         )
-        found.append(Diagnostic(name="activations-exceed-reserve", text=text))
-    return tuple(dict.fromkeys(found))
+        return [Diagnostic(name="activations-exceed-reserve", text=text)]
+    return []
 
 
 def _widened(problem: Problem) -> list[Diagnostic]:

@@ -16,18 +16,19 @@ from inferometer.cost.collectives import collective_lines, lower_envelope
 from inferometer.cost.registry import create_backend, usual_scheduler
 from inferometer.cost.schedulers import Overlap, find_scheduler
 from inferometer.errors import InferometerError
-from inferometer.estimate.candidates import GROUP_OF, Block, Placements, Shardings, make_shardings, pairs_of
+from inferometer.estimate.candidates import GROUP_OF, Block, Placements, make_shardings, pairs_of
 from inferometer.estimate.diagnose import diagnose
 from inferometer.estimate.legality import Rule, broken_rules
 from inferometer.estimate.passes import of_model
 from inferometer.estimate.pick import Rows, pick
 from inferometer.estimate.precision import resolve_precision
 from inferometer.estimate.record import Reader, Record
-from inferometer.estimate.result import ChoiceRow, Estimate, MemoryLines, OpRow
+from inferometer.estimate.result import ChoiceRow, Estimate, OpRow
+from inferometer.estimate.room import Candidates, Held, divide, memory_of
 from inferometer.estimate.space import enumerate_space
 from inferometer.estimate.step import Problem, Step, StepModel, Way
 from inferometer.graph.ops import Column, OpKind
-from inferometer.memory.footprint import Footprint, Reserve, footprint
+from inferometer.memory.footprint import Reserve, footprint
 from inferometer.specs.deployment import Deployment, EngineSpec, Placement, RolePlacement, Sizes, Workload
 from inferometer.specs.hardware import Axis, Fabric, Machine
 from inferometer.specs.model import ModelSpec
@@ -75,16 +76,6 @@ def make_problem(
     )
 
 
-class Candidates(NamedTuple):
-    """Shardings and placements of one machine, with what their chips hold."""
-
-    shardings: Shardings
-    placements: Placements
-    held: Footprint
-    most: Column
-    """(m,) most sequences of a DPA rank: their KV fits, and the activations of one pass do."""
-
-
 def find_candidates(problem: Problem, fixed: Mapping[str, int] | None = None) -> tuple[Candidates, list[Rule]]:
     """Return every sharding of the machine with the sizes in `fixed`, and the rules with where they are broken.
 
@@ -104,9 +95,10 @@ def find_candidates(problem: Problem, fixed: Mapping[str, int] | None = None) ->
         wanted = ",".join(f"{role.upper()}={size}" for role, size in (fixed or {}).items())
         raise InferometerError(f"no sharding with {wanted} spans the chips of {problem.machine.label}")
     rules = broken_rules(model, problem.engine, sizes)
-    broken = np.zeros(sizes["tp"].shape, dtype=np.bool_)
+    broken, illegal = (np.zeros(sizes["tp"].shape, dtype=np.bool_) for _ in range(2))
     for rule in rules:
         broken |= rule.broken if rule.name == "stages-exceed-layers" else False
+        illegal |= rule.broken
     safe = {name: np.where(broken, 1.0, column) for name, column in sizes.items()}
     shardings = make_shardings(model, safe, problem.engine.partition)
     held = footprint(
@@ -119,6 +111,9 @@ def find_candidates(problem: Problem, fixed: Mapping[str, int] | None = None) ->
         cross_tokens=problem.workload.cross_tokens,
         all_token_logits=problem.workload.all_token_logits and not problem.workload.generates,
     )
+    if problem.asked is not None:
+        divided = divide(problem, problem.asked, safe, ~illegal)
+        return Candidates(replace(shardings, sizes=sizes), placements, held, divided.most, divided), rules
     tokens = held.tokens_per_pass(problem.activation_room_bytes)
     passes = problem.microbatches(safe["pp"], np.full(len(tokens), np.inf))
     a_pass = np.maximum(np.floor(tokens / problem.new_tokens), 1.0) * passes
@@ -318,9 +313,9 @@ def _result(problem: Problem, priced: _Priced) -> Estimate:
     step_s = priced.at(step.step_s)
     placement = placement_of(found.placements, index, int(block.pairs[priced.placement, priced.row]))
     band, basis = priced.of.band(problem, crossed_axes(problem.machine.fabric, placement))
-    memory = _memory(problem, found.held, index, sequences)
+    memory, lacking = memory_of(problem, found, Held(index, priced.batch, sequences))
     rules = [f"{rule.name}: {rule.advice}" for rule in priced.of.rules if rule.broken[priced.row]]
-    reasons = [*rules, *memory_reasons(memory)]
+    reasons = [*rules, *lacking]
     useful_compute, useful_memory, flops = _useful(problem, record.ops)
     available = sizes.pp * step_s
     return Estimate(
@@ -348,37 +343,6 @@ def _result(problem: Problem, priced: _Priced) -> Estimate:
         ops=record.ops,
         choices=(_residual_row(layouts, residual), *record.choices),
     )
-
-
-def _memory(problem: Problem, held: Footprint, index: int, sequences: int) -> MemoryLines:
-    """Return the memory of a chip of the fullest stage."""
-    worst = int(np.argmax(held.weights_bytes[:, index] + sequences * held.bytes_per_sequence[:, index]))
-    visible = float(problem.machine.chip.memory_bytes)
-    return MemoryLines(
-        visible_bytes=visible,
-        reserve_bytes=visible - problem.room_bytes,
-        weights_bytes=float(held.weights_bytes[worst, index]),
-        tower_bytes=float(held.tower_bytes[worst, index]),
-        kv_bytes_per_sequence=float(held.kv_bytes_per_sequence[worst, index]),
-        state_bytes_per_sequence=float(held.state_bytes_per_sequence[worst, index]),
-        sequences=sequences,
-        fits_sequences=float(held.sequences()[index]),
-        activation_bytes_per_token=float(held.activation_bytes_per_token[index]),
-    )
-
-
-def memory_reasons(memory: MemoryLines) -> list[str]:
-    """Return why the weights or the sequences asked for do not fit; nothing where they do."""
-    gib = 2.0**30
-    free = memory.visible_bytes - memory.reserve_bytes - memory.weights_bytes
-    if free < 0:
-        return [f"weights-do-not-fit: {-free / gib:.2f} GiB a chip too many; shard over more chips or quantise"]
-    if memory.fits_sequences < 1:
-        lacks = memory.kv_bytes_per_sequence + memory.state_bytes_per_sequence - free
-        return [f"no-room-for-kv: one sequence lacks {lacks / gib:.2f} GiB a chip; shorten it or shard further"]
-    if memory.sequences > memory.fits_sequences:
-        return [f"batch-does-not-fit: {memory.sequences:.0f} sequences a rank, room for {memory.fits_sequences:.0f}"]
-    return []
 
 
 def _residual_row(layouts: dict[str, float], residual: str) -> ChoiceRow:

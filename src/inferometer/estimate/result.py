@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from inferometer.estimate.pick import Shape
+from inferometer.memory.lines import Line
 from inferometer.specs.deployment import Placement, Sizes
 
 
@@ -68,6 +69,15 @@ class MemoryLines:
     """Sequences a DPA rank could hold; below 1 nothing fits."""
     activation_bytes_per_token: float
     """Part of the reserve that each token of a DPA rank in a pass needs."""
+
+    used_share: float = 1.0
+    """Share of memory that the engine is told to take."""
+    pass_tokens: int | None = None
+    """Tokens of the largest pass that the engine runs in one; None: as many as are in it."""
+    deficit_bytes: float = 0.0
+    """What an engine's chip lacks for the sequences asked for."""
+    lines: tuple[Line, ...] = ()
+    """As the engine divides it; empty: weights, caches and the reserve."""
 
     @property
     def kv_bytes(self) -> float:

@@ -25,6 +25,7 @@ from inferometer.estimate.passes import make_pass
 from inferometer.estimate.precision import Precision
 from inferometer.estimate.pricer import NOTHING, PLAIN, ZERO, Cost, LinkTables, Pricer, add, network_only, total
 from inferometer.graph.ops import ONE, Column, Graph
+from inferometer.memory.asked import Asked
 from inferometer.specs.deployment import EngineSpec, Workload
 from inferometer.specs.hardware import Machine
 from inferometer.specs.model import ModelSpec
@@ -51,6 +52,8 @@ class Problem:
     """Copies of its recurrent states that a sequence holds."""
     activation_room_bytes: float = float("inf")
     """Bytes the activations of one pass may take."""
+    asked: Asked | None = None
+    """What the engine is asked for, by whose allocator sequences are admitted; None: the simple footprint."""
     image: ImageCount | None = None
     """What an image of the workload is to the model's tower; None without images."""
 

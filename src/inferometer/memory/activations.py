@@ -25,7 +25,7 @@ class Experts(NamedTuple):
 def activation_bytes(asked: Asked, bytes_per_token: float, experts: Sequence[Experts], *, last: bool) -> float:
     """Return the peak of the largest pass on a chip of the last stage, or of another.
 
-    `bytes_per_token` are the outputs of the widest block (`activation_bytes_per_token`), `experts` those of `experts_of`.
+    `bytes_per_token` are the outputs of the widest block (`activation_bytes_per_token`), `experts` of `experts_of`.
 
     max(forward + scores, hidden states + experts' workspace + logits). forward = T x the widest block's outputs x a
     ratio. Logits count `logit_bytes` for each of V and each sequence (or token): sampling makes copies of them; they

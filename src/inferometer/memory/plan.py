@@ -94,7 +94,8 @@ class Divider:
     def _stages_of(self, splits: tuple[int, ...]) -> _Stages:
         """Return the stages; the embedding is on the first, the head on the last."""
         asked, slices = self.asked, stage_slices(splits)
-        kinds, known, places = layer_kinds(asked.model), {}, []
+        kinds, places = layer_kinds(asked.model), []
+        known: dict[tuple[float, ...], int] = {}
         for index, held in enumerate(slices):
             span = range(max(held.start, asked.first_layer), held.stop)
             layers = asked.model.layers[span.start : span.stop]
@@ -111,7 +112,9 @@ class Divider:
         for splits, stages in self._stages.items():
             at = [index for index, one in enumerate(self.shardings) if one.splits == splits]
             sizes = {role: column[at] for role, column in self._columns.items()}
-            by_kind = weights_by_kind(self.asked.model, sizes, np.array(stages.times)[:, :, None], self.asked.rules.pads)
+            by_kind = weights_by_kind(
+                self.asked.model, sizes, np.array(stages.times)[:, :, None], self.asked.rules.pads
+            )
             shape = (len(stages.times), len(at))
             columns = {kind: np.broadcast_to(column, shape).tolist() for kind, column in by_kind.items()}
             found[splits] = ({index: place for place, index in enumerate(at)}, columns)

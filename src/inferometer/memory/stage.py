@@ -22,9 +22,7 @@ class Stage:
     """Of what lies outside the share, beside the parts there; below 0 they do not fit."""
 
 
-def stage_of(
-    asked: Asked, weights: Mapping[str, float], pools: Pools, layers: int, activations_bytes: float
-) -> Stage:
+def stage_of(asked: Asked, weights: Mapping[str, float], pools: Pools, layers: int, activations_bytes: float) -> Stage:
     """Return a stage of `layers` layers on the chip, whose largest pass needs `activations_bytes`."""
     rules = asked.rules
     parts = {"weights": sum(weights.values()), **_beside(asked, layers, activations_bytes)}

@@ -140,8 +140,7 @@ def _each(answer: Answer, ranks: int) -> int:
 
 def _memory_share(answer: Answer) -> str:
     """Return the share of memory that is not reserved; both engines take a share, and mean a little less by it."""
-    memory = answer.estimate.memory
-    return f"{1 - memory.reserve_bytes / memory.visible_bytes:.2f}"
+    return f"{answer.estimate.memory.used_share:.2f}"
 
 
 def _kv(answer: Answer) -> str | None:

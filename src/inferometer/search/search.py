@@ -17,9 +17,10 @@ import numpy as np
 
 from inferometer.errors import unknown_name
 from inferometer.estimate.candidates import Block, Index, pairs_of
-from inferometer.estimate.estimate import Candidates, Row, estimate_rows, find_candidates
+from inferometer.estimate.estimate import Row, estimate_rows, find_candidates
 from inferometer.estimate.legality import Rule
 from inferometer.estimate.pick import PLACED
+from inferometer.estimate.room import Candidates
 from inferometer.estimate.step import Problem, StepModel
 from inferometer.graph.ops import Column, Mask
 from inferometer.search.grid import batches_each, blocks
@@ -208,7 +209,7 @@ def search(
     space, rules = find_candidates(problem, fixed)
     sizes = space.shardings.sizes
     legal, lost = _legal(rules, len(space.shardings))
-    most = space.most if batch is None else _fixed_batch(sizes, space.held.sequences(), batch)
+    most = space.most if batch is None else _fixed_batch(sizes, space.room(), batch)
     most = np.where(legal, most, -1.0)
     if (legal & (most < 1)).any():
         lost["does-not-fit"] = int((legal & (most < 1)).sum())
@@ -335,9 +336,7 @@ def _nearest(under_way: Search, legal: Mask) -> Found | None:
         return None
     fastest = under_way.best.fastest_s
     some_fit = bool(np.isfinite(fastest).any())
-    held = under_way.space.held
-    lacks = np.where(legal, (held.weights_bytes + held.bytes_per_sequence).max(axis=0), np.inf)
-    index = int(np.argmin(fastest if some_fit else lacks))
+    index = int(np.argmin(fastest if some_fit else under_way.space.lacks_bytes(legal)))
     near = estimate_rows(under_way.problem, under_way.space, [Row(index, under_way.in_flight(index))])[0]
     if some_fit:
         text = f"misses-slo: a step takes {near.step_s * 1e3:.2f} ms, the limit is {under_way.limit_s * 1e3:.2f} ms"

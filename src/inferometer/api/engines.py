@@ -1,0 +1,51 @@
+"""An engine by name: what it can run, and how it divides memory."""
+
+from typing import NamedTuple
+
+from inferometer.catalog.engine_memory import find_engine_memory
+from inferometer.catalog.loader import find_engine, load_engines
+from inferometer.errors import UnknownNameError
+from inferometer.specs.deployment import EngineSpec
+from inferometer.specs.memory import EngineMemory
+
+DEFAULT_ENGINE = "ideal"
+
+
+class Engine(NamedTuple):
+    """One engine in one version."""
+
+    spec: EngineSpec
+    """What it can run; of an engine whose rules nobody wrote down, everything."""
+    rules: EngineMemory
+    full: str
+    """Name, with the version asked for."""
+
+    @property
+    def allocates(self) -> bool:
+        """Whether it has an allocator of its own; the ideal engine has none."""
+        return self.rules.name != DEFAULT_ENGINE
+
+
+def engine_of(given: str | None, assumed: dict[str, str]) -> Engine:
+    """Return an engine's rules of sharding and of memory; what nobody said of them is added to `assumed`.
+
+    Without a version it is the one whose sharding rules are known. A version whose sharding rules are not known takes
+    those of the same engine; an engine without any keeps the model's own. Raises UnknownNameError for a name that is
+    none, InferometerError for a version that is none.
+    """
+    name = given or DEFAULT_ENGINE
+    if given is None:
+        assumed["engine"] = name
+    base, _, version = name.strip().lower().partition("@")
+    try:
+        spec = find_engine(name)
+    except UnknownNameError:
+        find_engine_memory(name)
+        known = [one for one in load_engines().values() if one.name == base]
+        spec = find_engine(base) if known else EngineSpec(name=base, version=version)
+        assumed["sharding rules"] = f"of {spec.id}" if known else f"the model's ({base}'s are not known)"
+    full = f"{base}@{version or spec.version}" if version or spec.version else base
+    rules = find_engine_memory(full)
+    if rules.id != full:
+        assumed["memory rules"] = f"of {rules.id} on"
+    return Engine(spec, rules, full)
