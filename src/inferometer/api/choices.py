@@ -4,9 +4,13 @@ from collections.abc import Mapping
 
 import msgspec
 
+from inferometer.blocks.kinds import grows, parts
 from inferometer.catalog.engines import CHOICES
 from inferometer.errors import InferometerError, unknown_name
 from inferometer.specs.deployment import EngineSpec, Phase
+from inferometer.specs.feedforward import Moe
+from inferometer.specs.mixers import Mla
+from inferometer.specs.model import ModelSpec
 
 
 def parse_choices(text: str | None) -> dict[str, str]:
@@ -30,6 +34,22 @@ def parse_choices(text: str | None) -> dict[str, str]:
             raise InferometerError(f"--choice {name} is pinned twice")
         pins[name] = plan
     return pins
+
+
+def check_choices(pins: Mapping[str, str], model: ModelSpec) -> None:
+    """Raise InferometerError for a choice that a model leaves nobody."""
+    latent = any(isinstance(part, Mla) for mixer in model.mixers for part in parts(mixer))
+    experts = [block for block in model.ffns if isinstance(block, Moe)]
+    lacks = {
+        "mla": "" if latent else "latent attention",
+        "moe-dispatch": "" if experts else "experts",
+        "moe-exchange": "" if experts else "experts",
+        "join-shared": "" if any(block.shared_width for block in experts) else "shared experts",
+        "dcp-combine": "" if grows(model) else "cache that grows",
+    }
+    for name, plan in pins.items():
+        if lacks.get(name):
+            raise InferometerError(f"--choice {name}={plan}: {model.name} has no {lacks[name]}; leave it out")
 
 
 def pinned(engine: EngineSpec, pins: Mapping[str, str], phase: Phase) -> EngineSpec:

@@ -9,6 +9,7 @@ from inferometer.api.bounds import check_batch
 from inferometer.api.choices import parse_choices
 from inferometer.api.legal_sizes import broken_by, legal_sizes
 from inferometer.api.load import in_formats, load_model
+from inferometer.api.notes import beyond_context
 from inferometer.api.settings import Settings, settle_workload
 from inferometer.api.sizes import Given, chips_of, role_given
 from inferometer.api.workload import check_tokens, phase_text, with_images
@@ -163,7 +164,8 @@ def size_cache(
         float(whole.kv_bytes_per_sequence.max()),
         float(whole.state_bytes_per_sequence.max()),
     )
-    return CacheSize(spec, length, shown, cache_lines(spec, length, shown), filled, chip, (*said, *spec.assumed))
+    lines, notes = cache_lines(spec, length, shown), tuple(beyond_context(spec, length, "--context"))
+    return CacheSize(spec, length, shown, lines, filled, chip, (*said, *spec.assumed), notes)
 
 
 def _cross_tokens(model: ModelSpec, images: int | None, size: str | None, said: list[str]) -> int:

@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 from inferometer.catalog.engine_memory import find_engine_memory
 from inferometer.catalog.loader import find_engine, load_engines
-from inferometer.errors import UnknownNameError
+from inferometer.errors import InferometerError, UnknownNameError
 from inferometer.specs.deployment import EngineSpec
+from inferometer.specs.hardware import ChipSpec
 from inferometer.specs.memory import EngineMemory
 
 DEFAULT_ENGINE = "ideal"
@@ -20,18 +21,27 @@ class Engine(NamedTuple):
     full: str
     """Name, with the version asked for."""
 
+    def check_chip(self, chip: ChipSpec) -> None:
+        """Raise InferometerError for a chip that the engine has no support for."""
+        rules, vendor = self.rules, chip.vendor
+        if rules.supports(vendor, chip.id):
+            return
+        through = [f"{name} (through {what})" for name, what in rules.plugs_in.items()]
+        where = ", ".join((*rules.runs_on, *through))
+        raise InferometerError(f"--engine {rules.name} does not run on {chip.id} ({vendor}); it runs on {where}")
+
     @property
     def allocates(self) -> bool:
         """Whether it has an allocator of its own; the ideal engine has none."""
         return self.rules.name != DEFAULT_ENGINE
 
 
-def engine_of(given: str | None, assumed: dict[str, str]) -> Engine:
+def engine_of(given: str | None, assumed: dict[str, str], *, priced: bool = False) -> Engine:
     """Return an engine's rules of sharding and of memory; what nobody said of them is added to `assumed`.
 
     Without a version it is the one whose sharding rules are known. A version whose sharding rules are not known takes
-    those of the same engine; an engine without any keeps the model's own. Raises UnknownNameError for a name that is
-    none, InferometerError for a version that is none.
+    those of the same engine, unless time is to be `priced` by them; an engine without any keeps the model's own.
+    Raises UnknownNameError for a name that is none, InferometerError for a version that is none.
     """
     name = given or DEFAULT_ENGINE
     if given is None:
@@ -42,6 +52,8 @@ def engine_of(given: str | None, assumed: dict[str, str]) -> Engine:
     except UnknownNameError:
         find_engine_memory(name)
         known = [one for one in load_engines().values() if one.name == base]
+        if known and priced:
+            raise
         spec = find_engine(base) if known else EngineSpec(name=base, version=version)
         assumed["sharding rules"] = f"of {spec.id}" if known else f"the model's ({base}'s are not known)"
     full = f"{base}@{version or spec.version}" if version or spec.version else base

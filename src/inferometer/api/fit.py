@@ -64,7 +64,7 @@ def _fit(model: ModelSpec | str, device: Device, settings: MemorySettings) -> Fi
 
 
 def _nowhere() -> Device:
-    return Device(name="none", vendor="none", total_bytes=1 << 40, free_bytes=1 << 40, source="")
+    return Device(name="none", vendor="", total_bytes=1 << 40, free_bytes=1 << 40, source="")
 
 
 def machine_of(device: Device) -> Machine:

@@ -6,11 +6,14 @@ from typing import Unpack
 
 from inferometer.api.memory_ask import MemorySettings, Question, ask, broken
 from inferometer.api.memory_near import nearest
+from inferometer.api.notes import beyond_context, of_engine
+from inferometer.api.settings import Settings, of_deployment
 from inferometer.memory.asked import Asked
 from inferometer.memory.plan import plan
 from inferometer.memory.solve import max_batch as most_sequences
 from inferometer.memory.solve import max_context as most_tokens
 from inferometer.memory.solve import with_context
+from inferometer.report.answer import Answer
 from inferometer.report.memory import MemoryAnswer, Most
 from inferometer.specs.hardware import Machine
 from inferometer.specs.model import ModelSpec
@@ -76,12 +79,31 @@ def _with(question: Question, what: str, value: int) -> Asked:
     return with_context(question.asked, value, serve=question.serves)
 
 
+def would_fit(model: ModelSpec | str, answer: Answer, sizes: Mapping[str, int], settings: Settings) -> tuple[str, ...]:
+    """Return single changes under which a deployment that an engine's memory has no room for would fit.
+
+    `sizes` and `settings` are those it was asked with. Empty where memory is not what refuses it.
+    """
+    problem, priced = answer.problem, answer.estimate
+    if problem.asked is None or not priced.memory.deficit_bytes:
+        return ()
+    held = of_deployment(settings, context=problem.max_length, batch=priced.batch)
+    given = {role: size for role, size in sizes.items() if getattr(priced.sizes, role, size) == size}
+    return tuple(nearest(ask(model, problem.machine, given, held)))
+
+
 def answer(question: Question) -> MemoryAnswer:
     """Return the answer to a question, without what would fit instead."""
+    asked = question.asked
+    longest = max(asked.context, asked.max_model_len)
     return MemoryAnswer(
-        plan=plan(question.asked),
+        plan=plan(asked),
         machine=question.machine,
         engine=question.engine,
         illegal=broken(question),
         assumed=question.assumed,
+        diagnostics=(
+            *of_engine(asked.rules, question.machine.chip, eager=asked.eager),
+            *(() if asked.rules.refuses_beyond_context else beyond_context(asked.model, longest, "--context")),
+        ),
     )

@@ -89,6 +89,7 @@ def ask(model: ModelSpec | str, machine: Machine | str, sizes: Mapping[str, int]
     if settings.get("kv_cache_dtype") is None:
         assumed["KV"] = chosen.kv_format
     where = _where(machine, sizes)
+    engine.check_chip(where.chip)
     where, _ = changed(where, parse_what_if(settings.get("what_if")))
     filled = legal_sizes(chosen, sizes, where.fabric.n_chips)
     if filled.pp > unit_count(chosen):

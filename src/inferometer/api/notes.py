@@ -10,6 +10,9 @@ from inferometer.cost.calibrated import Calibrated
 from inferometer.cost.roofline import BAND_FILE
 from inferometer.estimate.result import Diagnostic, Estimate
 from inferometer.estimate.step import Problem
+from inferometer.specs.hardware import ChipSpec
+from inferometer.specs.memory import EngineMemory
+from inferometer.specs.model import ModelSpec
 
 
 def noted(problem: Problem, priced: Estimate, price_note: str) -> Estimate:
@@ -17,11 +20,26 @@ def noted(problem: Problem, priced: Estimate, price_note: str) -> Estimate:
     return replace(priced, diagnostics=(*priced.diagnostics, *_notes(problem, price_note)))
 
 
+def beyond_context(model: ModelSpec, tokens: int, change: str) -> Iterator[Diagnostic]:
+    """Say where sequences grow longer than the model's config states."""
+    if tokens > model.max_context:
+        text = f"sequences reach {tokens} tokens, {model.name} states {model.max_context}; shorten {change}"
+        yield Diagnostic(name="beyond-context", text=text)
+
+
+def of_engine(rules: EngineMemory, chip: ChipSpec, *, eager: bool = False) -> Iterator[Diagnostic]:
+    """Say where an engine runs on a chip only through a plug-in, and what of it changes nothing."""
+    if through := rules.through(chip.vendor, chip.id):
+        text = f"{rules.name} runs on {chip.id} through {through}, whose memory may differ from the rules of its own"
+        yield Diagnostic(name="engine-plugged-in", text=text)
+    if eager and not rules.graph_bytes_per_layer:
+        yield Diagnostic(name="eager-for-nothing", text=f"{rules.name} captures no graphs: leave --enforce-eager out")
+
+
 def _notes(problem: Problem, price_note: str) -> Iterator[Diagnostic]:
-    longest = problem.model.max_context
-    if problem.max_length > longest:
-        text = f"sequences reach {problem.max_length} tokens, {problem.model.name} states {longest}"
-        yield Diagnostic(name="beyond-context", text=f"{text}; shorten --isl or --osl")
+    yield from beyond_context(problem.model, problem.max_length, "--isl or --osl")
+    if problem.asked is not None:
+        yield from of_engine(problem.asked.rules, problem.machine.chip, eager=problem.asked.eager)
     if price_note:
         name = "price-assumed" if price_note.startswith("assumed") else "no-price"
         yield Diagnostic(name=name, text=price_note.removeprefix("assumed: "))

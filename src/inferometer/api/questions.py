@@ -195,7 +195,7 @@ def _check_order(by: str, terms: Terms, *, per_dollar: bool) -> None:
 def _model(model: ModelSpec | str, settings: Settings) -> tuple[ModelSpec, Served]:
     """Return the model in the formats asked for, and the checkpoint that holds it."""
     plain = load_model(model) if isinstance(model, str) else model
-    kv_format = settings.get("kv_cache_dtype") or engine_of(settings.get("engine"), {}).rules.cache_format
+    kv_format = settings.get("kv_cache_dtype") or engine_of(settings.get("engine"), {}, priced=True).rules.cache_format
     spec = in_formats(plain, settings.get("quant"), kv_format, settings.get("state_dtype"))
     return spec, served(spec, plain)
 

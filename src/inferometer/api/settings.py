@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypedDict
 
 from inferometer.api.bounds import MAX_SLOTS
-from inferometer.api.choices import parse_choices, pinned
+from inferometer.api.choices import check_choices, parse_choices, pinned
 from inferometer.api.engines import DEFAULT_ENGINE, engine_of
 from inferometer.api.memory_ask import MemorySettings, of_problem
 from inferometer.api.whatif import Wanted, changed, parse_what_if
@@ -136,7 +136,9 @@ class Terms:
         return FALLBACK_BACKEND
 
     def _problem(self, model: ModelSpec, machine: Machine) -> Problem:
-        engine = engine_of(self.engine, self.assumed)
+        engine = engine_of(self.engine, self.assumed, priced=True)
+        engine.check_chip(machine.chip)
+        check_choices(self.choices, model)
         problem = make_problem(
             model,
             machine,
@@ -262,7 +264,7 @@ def _reserve(settings: Settings, engine: str, assumed: dict[str, str]) -> Reserv
         if not 0 < used <= 1:
             raise InferometerError(f"--gpu-memory-utilization {used}: must be above 0 and at most 1")
         return Reserve(share=1 - used)
-    own = engine_of(engine, assumed)
+    own = engine_of(engine, assumed, priced=True)
     assumed["reserve"] = f"as {own.rules.id} divides memory" if own.allocates else f"{RESERVE_SHARE:.0%} of memory"
     return Reserve()
 

@@ -106,6 +106,38 @@ def count_image(rule: ImageRule, width: int, height: int) -> ImageCount:
     return found
 
 
+def largest_image(rule: ImageRule) -> ImageCount:
+    """Return the image that becomes the most tokens.
+
+    >>> largest_image(PixelImage(patch=14, merge=2, min_pixels=56 * 56, max_pixels=12845056)).tokens, 12845056 // 28**2
+    (16384, 16384)
+    """
+    return max((count_image(rule, width, height) for width, height in _large(rule)), key=lambda found: found.tokens)
+
+
+def _large(rule: ImageRule) -> list[tuple[int, int]]:
+    """Return widths and heights among which the largest image is."""
+    match rule:
+        case PixelImage():
+            side = math.isqrt(rule.max_pixels)
+            return [(side, side)]
+        case EdgeImage():
+            return [(rule.longest, rule.longest)]
+        case PatchImage():
+            side = rule.patch * min(math.isqrt(rule.max_patches), rule.max_side)
+            return [(side, side)]
+        case BudgetImage():
+            unit = rule.patch * rule.merge
+            return [(unit, unit), (unit, unit * rule.tokens)]
+        case TiledImage() | CanvasImage():
+            most = rule.max_tiles
+            return [(rule.side * (most // rows), rule.side * rows) for rows in range(1, most + 1)]
+        case GridImage():
+            return [(wide, high) for high, wide in rule.grids]
+        case FixedImage():
+            return [(1, 1)]
+
+
 def _fixed(rule: FixedImage) -> ImageCount:
     side = rule.patches
     return ImageCount(rows=side, cols=side, tokens=rule.tokens, merged=rule.tokens, classes=rule.classes)

@@ -60,6 +60,8 @@ def kv(options: Options) -> None:
     for grid in kv_tables(held, row):
         page.show(grid)
         page.show()
+    for note in held.diagnostics:
+        page.show(f"{note.name}: {note.text}")
     _assumed(held.assumed)
 
 

@@ -25,6 +25,9 @@ from inferometer.report.catalog_rows import (
 from inferometer.report.row import dumps
 from inferometer.specs.hardware import ChipSpec
 
+PIPED = 200
+"""Columns of a list of names whose output is no terminal's: whoever reads it, reads whole lines."""
+
 
 def models(options: Options) -> None:
     """List the model presets."""
@@ -35,7 +38,7 @@ def models(options: Options) -> None:
         return
     from inferometer.report.tables import Page, models_table
 
-    page = Page()
+    page = Page(piped_width=PIPED)
     page.show(models_table(rows, width=page.width))
 
 

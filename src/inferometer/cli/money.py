@@ -14,8 +14,8 @@ from inferometer.cli.verbs import (
     machines,
     out,
     role_sizes,
-    room_text,
     say,
+    say_refused,
     say_unused,
     settings,
 )
@@ -48,8 +48,7 @@ def cost(options: Options) -> None:
         raise typer.Exit(NOT_FEASIBLE)
     _print(options, found)
     if not found[0].answer.estimate.feasible:
-        answer = found[0].answer
-        say("not feasible: " + "; ".join((*answer.estimate.reasons, *room_text(answer))))
+        say_refused(found[0].answer, options)
         raise typer.Exit(NOT_FEASIBLE)
 
 

@@ -18,6 +18,7 @@ from inferometer.report.answer import Answer, Ranking
 from inferometer.report.row import deployment_row, dumps, explain_row, placement_rows, resident_sequences
 from inferometer.specs.hardware import Machine
 from inferometer.specs.model import ModelSpec
+from inferometer.units import format_gib
 
 NOT_FEASIBLE = 1
 DEFAULT_ORDER = "tok_per_s_per_chip"
@@ -62,12 +63,13 @@ def explain(options: Options) -> None:
         raise InferometerError("--placements lists one deployment's; leave --against out")
     if options.placements and options.placement is not None:
         raise InferometerError("--placements lists them all; leave --placement out")
-    answer = _one(options)
-    answers = [answer]
+    answer = one(options)
+    answers, asked = [answer], [options]
     if options.against is not None:
         from inferometer.cli.against import against
 
-        answers.append(_one(against(options, options.against)))
+        asked.append(against(options, options.against))
+        answers.append(one(asked[1]))
         _compare(options, *answers)
     elif options.placements:
         _list_placements(options, answer)
@@ -78,14 +80,32 @@ def explain(options: Options) -> None:
         from inferometer.report.tables import Page
 
         print_explanation(Page(), answer)
-    if not all(one.estimate.feasible for one in answers):
-        for name, one in zip(("A: ", "B: ") if len(answers) > 1 else ("",), answers, strict=True):
-            if not one.estimate.feasible:
-                say(f"{name}not feasible: " + "; ".join((*one.estimate.reasons, *room_text(one))))
+    if not all(each.estimate.feasible for each in answers):
+        for name, each, words in zip(("A: ", "B: ") if len(answers) > 1 else ("",), answers, asked, strict=True):
+            if not each.estimate.feasible:
+                say_refused(each, words, name)
         raise typer.Exit(NOT_FEASIBLE)
 
 
-def _one(options: Options) -> Answer:
+def say_refused(answer: Answer, options: Options, name: str = "") -> None:
+    """Say why a deployment is not feasible, what a chip lacks, and what would fit."""
+    say(f"{name}not feasible: " + "; ".join((*answer.estimate.reasons, *room_text(answer))))
+    if lacks := lack_text(answer):
+        from inferometer.api.memory import would_fit
+
+        say(f"{name}{lacks}")
+        model = load_model(options.model)
+        for near in would_fit(model, answer, role_sizes(options, model), settings(options)):
+            say(f"{name}would fit: {near}")
+
+
+def lack_text(answer: Answer) -> str:
+    """Return what a chip lacks by the engine's own allocator; empty where nothing."""
+    lacks = answer.estimate.memory.deficit_bytes
+    return f"a chip lacks {format_gib(lacks)}" if lacks else ""
+
+
+def one(options: Options) -> Answer:
     """Return the one deployment that is asked for."""
     model = load_model(options.model)
     sizes = role_sizes(options, model)
@@ -306,6 +326,7 @@ def _say_nearest(ranking: Ranking) -> None:
         priced = near.estimate
         why = "; ".join(priced.reasons) or "which is feasible"
         at = f"{machine_text(near.problem)}: {sizes_flag(priced.sizes)}, batch {priced.batch}"
-        say(f"nothing is feasible{' as asked' * priced.feasible}; nearest on {at}: {why}")
+        lacks = lack_text(near)
+        say(f"nothing is feasible{' as asked' * priced.feasible}; nearest on {at}: {why}{lacks and f'; {lacks}'}")
     for hint in ranking.hints:
         say(hint)

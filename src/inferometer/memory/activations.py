@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from inferometer.blocks.kinds import caches, expanded_caches, ffn_tensors, heads
 from inferometer.memory.asked import Asked
+from inferometer.memory.encoder import encoder_cache_bytes, encoder_pass_bytes
 from inferometer.memory.footprint import ACTIVATION_BYTES
 from inferometer.specs.feedforward import Moe
 
@@ -22,21 +23,24 @@ class Experts(NamedTuple):
     """k."""
 
 
-def activation_bytes(asked: Asked, bytes_per_token: float, experts: Sequence[Experts], *, last: bool) -> float:
-    """Return the peak of the largest pass on a chip of the last stage, or of another.
+def activation_bytes(
+    asked: Asked, bytes_per_token: float, experts: Sequence[Experts], *, first: bool = True, last: bool
+) -> float:
+    """Return the peak of the largest pass on a chip of the first stage, the last, or another.
 
     `bytes_per_token` are the outputs of the widest block (`activation_bytes_per_token`), `experts` of `experts_of`.
 
     max(forward + scores, hidden states + experts' workspace + logits). forward = T x the widest block's outputs x a
     ratio. Logits count `logit_bytes` for each of V and each sequence (or token): sampling makes copies of them; they
-    are whole on every TP rank. Scores, where the core is not fused, are N S T of one sequence. Source: the rules' own.
+    are whole on every TP rank. On the first stage a tower's outputs are held beside. Scores, where the core is not fused, are N S T of one sequence. Source: the rules' own.
     """
     rules, tokens = asked.rules, asked.pass_tokens
     forward = tokens * bytes_per_token * rules.activation_ratio
     rows = tokens if rules.logit_rows == "tokens" else min(asked.seqs, tokens)
     logits = rules.logit_bytes * rows * asked.model.vocab if last else 0.0
     hidden = ACTIVATION_BYTES * tokens * asked.model.hidden
-    return max(forward + _scores(asked, tokens), hidden + _workspace(asked, tokens, experts) + logits)
+    peak = max(forward + _scores(asked, tokens), hidden + _workspace(asked, tokens, experts) + logits)
+    return max(encoder_cache_bytes(asked) + peak, encoder_pass_bytes(asked)) if first else peak
 
 
 def experts_of(asked: Asked) -> tuple[Experts, ...]:

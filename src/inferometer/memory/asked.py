@@ -6,7 +6,7 @@ import numpy as np
 
 from inferometer.graph.ops import Column
 from inferometer.specs.deployment import ROLES, Sizes
-from inferometer.specs.memory import Defaults, EngineMemory, ReservedShare
+from inferometer.specs.memory import Defaults, EngineMemory, ReservedShare, TowerShare
 from inferometer.specs.model import ModelSpec
 
 
@@ -108,7 +108,8 @@ class Asked:
         if self.share is not None:
             return self.share
         rule = self.rules.share
-        return reserved_share(rule, self) if isinstance(rule, ReservedShare) else rule
+        share = reserved_share(rule, self) if isinstance(rule, ReservedShare) else rule
+        return share * tower_factor(self.rules.tower_share, self.model)
 
 
 def reserved_share(rule: ReservedShare, asked: Asked) -> float:
@@ -126,6 +127,16 @@ def reserved_share(rule: ReservedShare, asked: Asked) -> float:
     if asked.visible_bytes >= rule.large_memory_bytes:
         reserved = max(reserved, rule.least_bytes)
     return max(round((asked.visible_bytes - reserved) / asked.visible_bytes, 3), 0.0)
+
+
+def tower_factor(rule: TowerShare | None, model: ModelSpec) -> float:
+    """Return what a share is multiplied by for the model's vision tower; 1 without one."""
+    found = [tower for tower in model.towers if tower.image is not None]
+    if rule is None or not found:
+        return 1.0
+    layers = [part for part in found[0].parts if part.heads]
+    size = sum(part.layers * part.width**2 for part in layers) / (rule.layers * rule.width**2)
+    return rule.base * min(max(1 - rule.slope * (size - 1), rule.least), rule.most)
 
 
 def columns_of(asked: Asked) -> dict[str, Column]:

@@ -15,7 +15,14 @@ TEXT = {
 """Part -> what its line says."""
 
 BASIS_FIELDS = {
-    "activations": ("activation_ratio", "expert_workspace", "logit_bytes", "score_bytes", "latent_score_bytes"),
+    "activations": (
+        "activation_ratio",
+        "encoder_ratio",
+        "expert_workspace",
+        "logit_bytes",
+        "score_bytes",
+        "latent_score_bytes",
+    ),
     "graphs": ("graph_bytes_per_layer",),
     "runtime": ("runtime_bytes", "collective_bytes"),
     "context": ("context_bytes",),

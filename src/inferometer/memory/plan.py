@@ -42,6 +42,7 @@ class _Place(NamedTuple):
 
     span: range
     kind: int
+    first: bool
     last: bool
 
 
@@ -71,10 +72,13 @@ class Divider:
         sizes, splits = self.shardings[index]
         asked = replace(self.asked, sizes=sizes, splits=splits, batch=batch)
         weights, each = self._weights_at(asked, index), self._per_token[index]
-        needs = {last: activation_bytes(asked, each, self._experts, last=last) for last in (False, True)}
+        held = [(place, pools, (place.first, place.last)) for place, pools in self._pools_at(asked)]
+        needs = {
+            (first, last): activation_bytes(asked, each, self._experts, first=first, last=last)
+            for first, last in {ends for _, _, ends in held}
+        }
         stages: list[Stage] = [
-            stage_of(asked, weights[place.kind], pools, len(place.span), needs[place.last])
-            for place, pools in self._pools_at(asked)
+            stage_of(asked, weights[place.kind], pools, len(place.span), needs[ends]) for place, pools, ends in held
         ]
         return Plan(asked=asked, stages=tuple(stages))
 
@@ -102,7 +106,7 @@ class Divider:
             first, last = index == 0, index == len(slices) - 1
             ends = (float(first), float(last and asked.holds_head), float(not last))
             times = (*(float(kind.visits * layers.count(kind)) for kind in kinds), *ends)
-            places.append(_Place(span, known.setdefault(times, len(known)), last))
+            places.append(_Place(span, known.setdefault(times, len(known)), first, last))
         return _Stages(tuple(places), tuple(known))
 
     @cached_property

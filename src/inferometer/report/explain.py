@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from inferometer.estimate.result import OpRow
+from inferometer.memory.lines import Line
 from inferometer.report.answer import Answer
 from inferometer.report.flags import launch_flags
 from inferometer.report.kinds import segment_text
@@ -119,6 +120,25 @@ def _weights(answer: Answer) -> str:
 
 
 def _memory(answer: Answer) -> Table:
+    """Return a chip's memory: as the engine named divides it, else weights, caches and the reserve."""
+    memory = answer.estimate.memory
+    grid = _divided(memory.lines) if memory.lines else _simple(answer)
+    grid.add_section()
+    grid.add_row("visible", f"{memory.visible_bytes / GIB:,.2f}")
+    resident = resident_sequences(answer)
+    grid.caption = f"room for {'any number of' if resident is None else f'{resident:,}'} sequences over the deployment"
+    grid.caption_justify = "left"
+    return grid
+
+
+def _divided(lines: Sequence[Line]) -> Table:
+    grid = table(["<memory of a chip of the tightest stage", "GiB", "<basis", "<"])
+    for line in lines:
+        grid.add_row(line.name, f"{line.bytes / GIB:,.2f}", line.basis, line.note)
+    return grid
+
+
+def _simple(answer: Answer) -> Table:
     memory = answer.estimate.memory
     grid = table(["<memory of a chip of the fullest stage", "GiB"])
     kv = f"KV of {memory.sequences:,.0f} sequences, {memory.kv_bytes_per_sequence / GIB:.3f} GiB each"
@@ -132,11 +152,6 @@ def _memory(answer: Answer) -> Table:
     ]
     for name, size in lines:
         grid.add_row(name, f"{size / GIB:,.2f}")
-    grid.add_section()
-    grid.add_row("visible", f"{memory.visible_bytes / GIB:,.2f}")
-    resident = resident_sequences(answer)
-    grid.caption = f"room for {'any number of' if resident is None else f'{resident:,}'} sequences over the deployment"
-    grid.caption_justify = "left"
     return grid
 
 

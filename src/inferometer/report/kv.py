@@ -1,11 +1,13 @@
 """The cache of a sequence: as JSON holds it, and on a page."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from rich.table import Table
 
 from inferometer.blocks.cache import Cache
+from inferometer.estimate.result import Diagnostic
 from inferometer.memory.footprint import CacheLine, kv_bytes_per_token
 from inferometer.report.tables import GIB, table
 from inferometer.report.text import count, sizes_flag
@@ -35,6 +37,7 @@ class CacheSize(NamedTuple):
     sizes: Sizes
     chip: PerChip
     assumed: tuple[str, ...]
+    diagnostics: tuple[Diagnostic, ...] = ()
 
 
 def kv_row(held: CacheSize) -> dict[str, Any]:
@@ -57,6 +60,7 @@ def kv_row(held: CacheSize) -> dict[str, Any]:
         "state_bytes_per_sequence_per_chip": held.chip.state_bytes_per_sequence,
         "caches": [_cache(line) for line in held.lines],
         "assumed": list(held.assumed),
+        "diagnostics": [asdict(note) for note in held.diagnostics],
     }
 
 

@@ -211,8 +211,8 @@ def print_matrix(page: Page, matrix: Matrix) -> None:
     what = f"{matrix.batch:,} sequence{'s' * (matrix.batch > 1)} of {matrix.context:,} tokens"
     page.show(f"{matrix.model}, {what}")
     page.show()
-    heads = ["|chip", "required\nGiB", "room\nGiB", "used", "head-\nroom", "GB/s", "most\nbatch", "tok/s", "$/h"]
-    grid = table([*heads, "$ per M\noutput", "|status", "<verdict"])
+    heads = ["|chip", "required\nGiB", "room\nGiB", "tok/s", "$/h", "$ per M\noutput", "used", "most\nbatch"]
+    grid = table([*heads, "head-\nroom", "GB/s", "!verdict"])
     order = sorted(matrix.entries, key=lambda e: (not e.fits, e.usd_per_mtok or float("inf"), e.lacks_bytes))
     for entry in order:
         grid.add_row(*_cells(entry))
@@ -236,13 +236,12 @@ def _cells(entry: Entry) -> list[str]:
     return [
         entry.chip,
         *("-" if size is None else f"{size / GIB:,.1f}" for size in (entry.required_bytes, entry.room_bytes)),
-        "-" if share is None else f"{share:.0%}",
-        "-" if headroom is None else f"{headroom / GIB:,.1f}",
-        "-" if row["memory_bytes_per_s"] is None else f"{row['memory_bytes_per_s'] / 1e9:,.0f}",
-        f"{entry.max_batch:,}",
         count(entry.tok_per_s) if entry.fits else "-",
         "-" if hourly is None else f"{hourly:,.2f}",
         "-" if tokens is None or not entry.fits else f"{tokens:,.3f}",
-        entry.status,
-        entry.verdict,
+        "-" if share is None else f"{share:.0%}",
+        f"{entry.max_batch:,}",
+        "-" if headroom is None else f"{headroom / GIB:,.1f}",
+        "-" if row["memory_bytes_per_s"] is None else f"{row['memory_bytes_per_s'] / 1e9:,.0f}",
+        f"{entry.status}: {entry.verdict}",
     ]

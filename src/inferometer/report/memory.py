@@ -1,9 +1,10 @@
 """What a chip's memory is taken by, line by line, and the engine's own start-up lines."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from inferometer.estimate.result import Diagnostic
 from inferometer.memory.division import Plan
 from inferometer.report.tables import GIB, Page, table
 from inferometer.report.text import sizes_flag
@@ -29,6 +30,7 @@ class MemoryAnswer:
     """Where it does not fit: what would, with one thing changed."""
     assumed: Mapping[str, str]
     """What nobody chose, name -> value as shown."""
+    diagnostics: tuple[Diagnostic, ...] = ()
 
     @property
     def fits(self) -> bool:
@@ -83,6 +85,7 @@ def memory_row(answer: MemoryAnswer) -> dict[str, Any]:
         "lines": [line._asdict() for line in plan.lines],
         "log": log_lines(plan),
         "assumed": list(answer.assumed),
+        "diagnostics": [asdict(note) for note in answer.diagnostics],
     }
 
 
@@ -143,6 +146,8 @@ def print_memory(page: Page, answer: MemoryAnswer) -> None:
     page.show()
     for line in _verdict(answer):
         page.show(line)
+    for note in answer.diagnostics:
+        page.show(f"{note.name}: {note.text}")
     page.show("assumed: " + ", ".join(f"{name} {value}" for name, value in answer.assumed.items()))
     for remark in asked.model.assumed:
         page.show(f"assumed: {remark}")

@@ -122,4 +122,5 @@ KV = (
     Field("state_bytes_per_sequence_per_chip", "number", "B", "same"),
     Field("caches", "cache[]", "", "what the layers keep"),
     Field("assumed", "string[]", "", "what nobody chose"),
+    Field("diagnostics", "diagnostic[]", "", "what to know, by name"),
 )

@@ -34,6 +34,7 @@ MEMORY = (
     Field("lines", "line[]", "", "they sum to the visible bytes"),
     Field("log", "string[]", "", "the engine's start-up lines"),
     Field("assumed", "string[]", "", "settings that nobody chose"),
+    Field("diagnostics", "diagnostic[]", "", "what to know, by name"),
 )
 
 MOST = (

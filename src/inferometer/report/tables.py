@@ -1,5 +1,6 @@
 """Tables for a terminal: units in the heads, numbers to the right, readable at 80 columns."""
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -21,9 +22,11 @@ FEW_GIB = 10
 class Page(Console):
     """A console on stdout: no markup in data, no colour guesses about numbers, no blanks at the ends of lines."""
 
-    def __init__(self, width: int | None = None) -> None:
-        """Take the terminal's width, or COLUMNS."""
+    def __init__(self, width: int | None = None, *, piped_width: int | None = None) -> None:
+        """Take the terminal's width, or COLUMNS; where neither is there, `piped_width`."""
         super().__init__(markup=False, highlight=False, emoji=False, width=width)
+        if width is None and piped_width is not None and not self.is_terminal and not os.environ.get("COLUMNS"):
+            self.width = piped_width
 
     def show(self, *parts: RenderableType) -> None:
         """Print parts one below the other; nothing is an empty line."""
@@ -41,8 +44,15 @@ class Page(Console):
         self.print(line, soft_wrap=True)
 
 
+LEAST_TEXT = 10
+"""Columns to which a column of text may be folded."""
+
+LEAST_KEPT = 20
+"""The same of a column that is never left out."""
+
+
 def table(columns: Sequence[str], *, title: str | None = None) -> Table:
-    """Return an empty table. Heads: `<` text, `|` text that never breaks, the others numbers."""
+    """Return an empty table. Heads: `<` text, `|` text that never breaks, `!` text never left out, others numbers."""
     grid = Table(
         box=box.SIMPLE_HEAD,
         title=None if title is None else Text(title, style="bold"),
@@ -54,6 +64,8 @@ def table(columns: Sequence[str], *, title: str | None = None) -> Table:
     for head in columns:
         if head.startswith("<"):
             grid.add_column(head[1:], justify="left", overflow="fold")
+        elif head.startswith("!"):
+            grid.add_column(head[1:], justify="left", overflow="fold", min_width=LEAST_KEPT)
         elif head.startswith("|"):
             grid.add_column(head[1:], justify="left", no_wrap=True)
         else:
@@ -61,25 +73,21 @@ def table(columns: Sequence[str], *, title: str | None = None) -> Table:
     return grid
 
 
-LEAST_TEXT = 10
-"""Columns to which a column of text may be folded."""
-
-
 def narrowed(grid: Table, width: int) -> Table:
     """Return `grid` without the columns, from the right, that do not fit `width`: no number is ever cut.
 
     The first column and one number stay. What is left out is said below.
     """
-    columns = list(grid.columns)
-    needs = [_least_width(column) for column in columns]
+    kept = list(grid.columns)
+    gone: list[Column] = []
     gap = 2  # a blank of padding and one between columns
-    kept = len(columns)
-    while kept > FEWEST_COLUMNS and sum(needs[:kept]) + gap * (kept - 1) > width:
-        kept -= 1
-    if kept == len(columns):
+    while len(kept) > FEWEST_COLUMNS and sum(map(_least_width, kept)) + gap * (len(kept) - 1) > width:
+        last = max((i for i, column in enumerate(kept) if i and not column.min_width), default=len(kept) - 1)
+        gone.insert(0, kept.pop(last))
+    if not gone:
         return grid
-    left_out = ", ".join(" ".join(str(column.header).split()) for column in columns[kept:])
-    grid.columns = columns[:kept]
+    left_out = ", ".join(" ".join(str(column.header).split()) for column in gone)
+    grid.columns = kept
     note = f"too narrow for: {left_out}"
     grid.caption = f"{grid.caption}; {note}" if grid.caption else note
     grid.caption_justify = "left"
@@ -92,7 +100,7 @@ FEWEST_COLUMNS = 2
 def _least_width(column: Column) -> int:
     lines = [line for cell in (column.header, *column.cells) for line in str(cell).splitlines()]
     widest = max((cell_len(line) for line in lines), default=0)
-    return widest if column.no_wrap else min(widest, LEAST_TEXT)
+    return widest if column.no_wrap else max(min(widest, LEAST_TEXT), column.min_width or 0)
 
 
 def ranking_table(ranking: Ranking) -> Table:
@@ -235,7 +243,7 @@ def chips_table(rows: Iterable[dict[str, Any]], *, model: str | None, width: int
 def models_table(rows: Iterable[dict[str, Any]], *, width: int) -> Table:
     """Return model presets, one a line."""
     wide = width >= WIDE
-    heads = ["<model", "params\n1e9", "active\n1e9", "weights\nGiB", "KV\nKiB/tok", "context\ntok", "|experts"]
+    heads = ["|model", "params\n1e9", "active\n1e9", "weights\nGiB", "KV\nKiB/tok", "context\ntok", "|experts"]
     grid = table([*heads, *(["layers", "|attention"] if wide else [])])
     for row in rows:
         grid.add_row(

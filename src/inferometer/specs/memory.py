@@ -47,6 +47,20 @@ class ReservedShare(Spec, frozen=True, kw_only=True):
     least_bytes: float
 
 
+class TowerShare(Spec, frozen=True, kw_only=True):
+    """What is left of the share of models with a vision tower: base x (1 - slope (c - 1)), c the tower's size.
+
+    c = layers x width^2 over those of a tower of reference; the second factor lies in least .. most.
+    """
+
+    base: float
+    slope: float
+    layers: int
+    width: int
+    least: float
+    most: float
+
+
 class LogLine(Spec, frozen=True, kw_only=True):
     """A line of the engine's start-up log, with the names of `report.memory.log_values` in braces."""
 
@@ -111,6 +125,13 @@ class EngineMemory(Spec, frozen=True, kw_only=True):
     """For each cell and token of the pass."""
     latent_score_bytes: float = 0.0
     """The same where latents are expanded to heads."""
+    encoder_cache: bool = False
+    """Of models with a tower: its outputs are held through the largest pass, as many tokens as a pass has or one item
+    at its largest; and before it the tower runs over so many."""
+    encoder_ratio: float = 1.0
+    """Bytes of a pass of the tower over the outputs of its widest part."""
+    tower_share: TowerShare | None = None
+    """How much less a share that nobody gave is for models with a vision tower."""
     graph_bytes_per_layer: float = 0.0
     runtime_bytes: float = 0.0
     collective_bytes: float = 0.0
@@ -119,6 +140,10 @@ class EngineMemory(Spec, frozen=True, kw_only=True):
     log: tuple[LogLine, ...] = ()
     host_kinds: tuple[str, ...] = ()
     """Kinds of tensors that stay in the host's memory, which is the chip's where memory is unified."""
+    runs_on: tuple[str, ...] = ()
+    """Makers of chips that it runs on by itself; none: all."""
+    plugs_in: dict[str, str] = {}
+    """Maker of chips, or how their ids begin -> what it runs there through: a plug-in, a branch."""
     splits_layers: bool = False
     """The last layers may be on the chip and the first on the host (`--n-gpu-layers`)."""
     schemes: tuple[str, ...] = ("fp8", "int8", "int4")
@@ -129,6 +154,20 @@ class EngineMemory(Spec, frozen=True, kw_only=True):
     assumed: tuple[str, ...] = ()
     """Rules whose numbers no source gives exactly."""
     sources: dict[str, str] = {}
+
+    def through(self, vendor: str, chip: str) -> str:
+        """Return what it runs on a chip through; empty where it runs there by itself, or not at all.
+
+        >>> rules = EngineMemory(name="one", share=1.0, runs_on=("A",), plugs_in={"B": "b-plug", "a9": "a9-plug"})
+        >>> rules.through("A", "a8"), rules.through("A", "a9-x"), rules.through("B", "b1"), rules.through("C", "c1")
+        ('', 'a9-plug', 'b-plug', '')
+        """
+        begins = [what for name, what in self.plugs_in.items() if chip.startswith(name)]
+        return begins[0] if begins else self.plugs_in.get(vendor, "")
+
+    def supports(self, vendor: str, chip: str) -> bool:
+        """Return whether it runs on a chip at all; of a chip without a maker nobody knows."""
+        return not (self.runs_on and vendor) or vendor in self.runs_on or bool(self.through(vendor, chip))
 
     @property
     def id(self) -> str:
