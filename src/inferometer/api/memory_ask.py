@@ -120,7 +120,8 @@ def of_problem(rules: EngineMemory, problem: Problem, settings: MemorySettings) 
     sharding = Sharding(Sizes(), (len(problem.model.layers),))
     asked = asked_of(rules, problem.model, problem.machine, sharding, settings)
     longest = _count("--max-model-len", settings.get("max_model_len"), MAX_TOKENS)
-    return replace(asked, context=length, max_model_len=longest or length)
+    cross = problem.workload.cross_tokens
+    return replace(asked, context=length, max_model_len=longest or length, cross_tokens=cross)
 
 
 def asked_of(

@@ -7,6 +7,7 @@ Letters: P pixels a side of a patch, M patches a side that are merged into one t
 """
 
 import math
+from functools import cache
 from typing import Literal, NamedTuple
 
 from inferometer.errors import InferometerError
@@ -106,6 +107,7 @@ def count_image(rule: ImageRule, width: int, height: int) -> ImageCount:
     return found
 
 
+@cache
 def largest_image(rule: ImageRule) -> ImageCount:
     """Return the image that becomes the most tokens.
 
@@ -117,25 +119,22 @@ def largest_image(rule: ImageRule) -> ImageCount:
 
 def _large(rule: ImageRule) -> list[tuple[int, int]]:
     """Return widths and heights among which the largest image is."""
-    match rule:
-        case PixelImage():
-            side = math.isqrt(rule.max_pixels)
-            return [(side, side)]
-        case EdgeImage():
-            return [(rule.longest, rule.longest)]
-        case PatchImage():
-            side = rule.patch * min(math.isqrt(rule.max_patches), rule.max_side)
-            return [(side, side)]
-        case BudgetImage():
-            unit = rule.patch * rule.merge
-            return [(unit, unit), (unit, unit * rule.tokens)]
-        case TiledImage() | CanvasImage():
-            most = rule.max_tiles
-            return [(rule.side * (most // rows), rule.side * rows) for rows in range(1, most + 1)]
-        case GridImage():
-            return [(wide, high) for high, wide in rule.grids]
-        case FixedImage():
-            return [(1, 1)]
+    if isinstance(rule, TiledImage | CanvasImage):
+        most = rule.max_tiles
+        return [(rule.side * (most // rows), rule.side * rows) for rows in range(1, most + 1)]
+    if isinstance(rule, GridImage):
+        return [(wide, high) for high, wide in rule.grids]
+    if isinstance(rule, BudgetImage):
+        unit = rule.patch * rule.merge
+        return [(unit, unit), (unit, unit * rule.tokens)]
+    side = 1
+    if isinstance(rule, PixelImage):
+        side = math.isqrt(rule.max_pixels)
+    elif isinstance(rule, EdgeImage):
+        side = rule.longest
+    elif isinstance(rule, PatchImage):
+        side = rule.patch * min(math.isqrt(rule.max_patches), rule.max_side)
+    return [(side, side)]
 
 
 def _fixed(rule: FixedImage) -> ImageCount:

@@ -32,7 +32,8 @@ def activation_bytes(
 
     max(forward + scores, hidden states + experts' workspace + logits). forward = T x the widest block's outputs x a
     ratio. Logits count `logit_bytes` for each of V and each sequence (or token): sampling makes copies of them; they
-    are whole on every TP rank. On the first stage a tower's outputs are held beside. Scores, where the core is not fused, are N S T of one sequence. Source: the rules' own.
+    are whole on every TP rank. On the first stage a tower's outputs are held beside. Scores, where the core is not
+    fused, are N S T of one sequence. Source: the rules' own.
     """
     rules, tokens = asked.rules, asked.pass_tokens
     forward = tokens * bytes_per_token * rules.activation_ratio

@@ -26,6 +26,8 @@ class Asked:
     """Tokens that each sequence in flight holds."""
     max_model_len: int
     """Tokens that a sequence may hold: what the engine makes room for."""
+    cross_tokens: int = 0
+    """Image tokens of each sequence that cross-attention keeps beside its own."""
     batch: int = 1
     """Sequences in flight over the whole deployment."""
     max_num_seqs: int | None = None

@@ -43,12 +43,24 @@ def kinds_by_layer(asked: Asked) -> list[list[Kind]]:
                 if cache.fixed:
                     state += size
                 elif cache.images:
-                    continue  # no image comes in
+                    continue  # not of its text: `image_bytes`
                 else:
                     kept.append(Kind(size, cache.tokens, cache.most, latent=not cache.split))
             known[layer] = [*kept, *([Kind(state, fixed=True)] if state else [])] * layer.visits
         found.append(known[layer])
     return found
+
+
+def image_bytes(asked: Asked, stage: range) -> float:
+    """Return what the layers of a stage keep of a sequence's images for cross-attention."""
+    sizes, total = columns_of(asked), 0.0
+    for layer in asked.model.layers[stage.start : stage.stop] if asked.cross_tokens else ():
+        shards = layer_shards(asked.model, layer, sizes)
+        for cache in layer_caches(asked.model, layer):
+            if cache.images:
+                size = cache.local_bytes(shards, sizes["dcp"], cache_format(cache, asked.model)).item()
+                total += layer.visits * size * cache.entries(0.0, asked.cross_tokens)
+    return float(total)
 
 
 def stage_slices(splits: Sequence[int]) -> list[range]:

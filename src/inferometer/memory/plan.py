@@ -18,7 +18,7 @@ from inferometer.memory.adapters import adapter_bytes
 from inferometer.memory.asked import Asked
 from inferometer.memory.division import Plan
 from inferometer.memory.footprint import activation_bytes_per_token
-from inferometer.memory.layers import Kind, kinds_by_layer, stage_slices
+from inferometer.memory.layers import Kind, image_bytes, kinds_by_layer, stage_slices
 from inferometer.memory.pools import Pools, pools_by
 from inferometer.memory.stage import Stage, stage_of
 from inferometer.memory.weights import weights_by_kind
@@ -149,7 +149,7 @@ class Divider:
                 self._pools_by[width] = pools_by(asked, self._layers[sizes.tp])
             found: dict[tuple[int, float], tuple[_Place, Pools]] = {}
             for place in self._stages[asked.splits].places:
-                pools = self._pools_by[width](place.span)
+                pools = self._pools_by[width](place.span).beside(image_bytes(asked, place.span))
                 found.setdefault((place.kind, pools.unit_bytes), (place, pools))
             self._pools[key] = tuple(found.values())
         return self._pools[key]

@@ -7,7 +7,7 @@ Letters: S context, W window, B sequences.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -36,6 +36,18 @@ class Pools:
     blocks: Callable[[int], int]
     """Tokens of a sequence -> blocks of all groups."""
     groups: int = 1
+
+    def beside(self, size: float) -> "Pools":
+        """Return the pools where each sequence keeps `size` bytes more in the first, in whole blocks."""
+        if not size:
+            return self
+        more, needs = math.ceil(size / self.unit_bytes) * self.unit_bytes if self.unit_bytes else size, self.needs_bytes
+
+        def both(length: int) -> tuple[float, ...]:
+            first, *others = needs(length)
+            return (first + more, *others)
+
+        return replace(self, needs_bytes=both)
 
     def whole(self, room: float) -> float:
         """Return the room in whole blocks."""
