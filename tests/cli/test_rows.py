@@ -29,7 +29,7 @@ KEYS = {
     " max_context source",
     "memory": "version model chip machine n_chips engine sizes context max_model_len batch weights_bytes_per_chip"
     " kv_bytes_per_token_per_chip kv_pool_bytes block_size blocks_per_request kv_tokens max_concurrency fits reasons"
-    " deficit_bytes nearest lines log assumed",
+    " deficit_bytes nearest lines log assumed diagnostics",
     "most": "value memory",
     "fit": "device vendor source total_bytes free_bytes fits fits_now max_batch max_context memory",
     "cost": "version model chip machine n_chips engine backend scheduler workload feasible reasons sizes batch"
@@ -69,7 +69,7 @@ KEYS = {
     "part": "part flops flops_share bytes bytes_share",
     "kv": "version model context image_tokens kv_cache_dtype kv_bytes_per_token kv_bytes_per_sequence"
     " window_bytes_per_sequence state_bytes_per_sequence n_chips sizes kv_bytes_per_token_per_chip"
-    " kv_bytes_per_sequence_per_chip state_bytes_per_sequence_per_chip caches assumed",
+    " kv_bytes_per_sequence_per_chip state_bytes_per_sequence_per_chip caches assumed diagnostics",
     "cache": "name kind layers heads width dtype tokens_per_entry most_entries bytes_per_token bytes_per_sequence",
     "sizes": "r pp dpa tp ep etp dcp",
     "workload": "isl osl context images image_size image_tokens draft_tokens all_token_logits expert_skew"

@@ -7,7 +7,10 @@ import pytest
 from cli.command import inferometer
 from repo.tree import ROOT, SRC
 
-WHERE = ("estimate/diagnose.py", "estimate/legality.py", "estimate/estimate.py", "api/notes.py", "api/questions.py")
+WHERE = (
+    *("estimate/diagnose.py", "estimate/legality.py", "estimate/room.py", "memory/division.py"),
+    *("api/notes.py", "api/questions.py"),
+)
 NAME = re.compile(r"([a-z]+(?:-[a-z]+)+)(?:$|: )")
 PAGE = (ROOT / "docs" / "diagnostics.md").read_text(encoding="utf-8")
 

@@ -88,7 +88,7 @@ class Plan:
 
 
 def _reasons(asked: Asked, stage: Stage) -> Iterator[str]:
-    pools, room = stage.pools, stage.room_bytes
+    pools, room, one_length = stage.pools, stage.room_bytes, asked.context == asked.max_model_len
     longest = asked.model.max_context
     if asked.rules.refuses_beyond_context and asked.max_model_len > longest:
         yield f"beyond-context: {asked.max_model_len} tokens, {asked.model.name} states {longest}"
@@ -102,10 +102,10 @@ def _reasons(asked: Asked, stage: Stage) -> Iterator[str]:
         yield f"reserve-too-small: {-stage.left_bytes / GIB:.2f} GiB a chip too little is left outside the share"
     if room < 0:
         yield f"weights-do-not-fit: {-room / GIB:.2f} GiB a chip too many, weights and reserves alone"
-    elif pools.hold(room, asked.max_model_len) < 1:
+    elif (whole := pools.hold(room, asked.max_model_len)) < 1:
         lacks = pools.room_for(1, asked.max_model_len) - room
         yield f"no-room-for-kv: one sequence of {asked.max_model_len} tokens lacks {lacks / GIB:.2f} GiB a chip"
-    elif (most := pools.hold(room, asked.context)) < asked.sequences:
+    elif (most := whole if one_length else pools.hold(room, asked.context)) < asked.sequences:
         yield f"batch-does-not-fit: {asked.sequences} sequences of {asked.context} tokens a rank, room for {most:.0f}"
 
 

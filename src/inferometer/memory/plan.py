@@ -62,7 +62,7 @@ class Divider:
         self.asked = asked
         self.shardings = tuple(shardings)
         self._stages = {splits: self._stages_of(splits) for splits in dict.fromkeys(s.splits for s in self.shardings)}
-        self._layers: dict[int, list[list[Kind]]] = {}
+        self._layers: dict[tuple[int, int], list[list[Kind]]] = {}
         self._pools_by: dict[tuple[int, ...], Callable[[range], Pools]] = {}
         self._pools: dict[tuple[object, ...], tuple[tuple[_Place, Pools], ...]] = {}
         self._weights: dict[int, list[dict[str, float]]] = {}
@@ -143,10 +143,11 @@ class Divider:
         width = (sizes.tp, sizes.dcp, asked.pass_tokens)
         key = (width, asked.splits)
         if key not in self._pools:
-            if sizes.tp not in self._layers:
-                self._layers[sizes.tp] = kinds_by_layer(asked)
+            split = (sizes.tp, sizes.dcp)
+            if split not in self._layers:
+                self._layers[split] = kinds_by_layer(asked)
             if width not in self._pools_by:
-                self._pools_by[width] = pools_by(asked, self._layers[sizes.tp])
+                self._pools_by[width] = pools_by(asked, self._layers[split])
             found: dict[tuple[int, float], tuple[_Place, Pools]] = {}
             for place in self._stages[asked.splits].places:
                 pools = self._pools_by[width](place.span).beside(image_bytes(asked, place.span))

@@ -8,7 +8,7 @@ Letters: S context, W window, B sequences.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
 from inferometer.memory.asked import Asked
@@ -38,16 +38,19 @@ class Pools:
     groups: int = 1
 
     def beside(self, size: float) -> "Pools":
-        """Return the pools where each sequence keeps `size` bytes more in the first, in whole blocks."""
+        """Return the pools where each sequence keeps `size` bytes more in the first, in whole blocks.
+
+        They remember what they were asked.
+        """
         if not size:
-            return self
+            return replace(self, needs_bytes=cache(self.needs_bytes))
         more, needs = math.ceil(size / self.unit_bytes) * self.unit_bytes if self.unit_bytes else size, self.needs_bytes
 
         def both(length: int) -> tuple[float, ...]:
             first, *others = needs(length)
             return (first + more, *others)
 
-        return replace(self, needs_bytes=both)
+        return replace(self, needs_bytes=cache(both))
 
     def whole(self, room: float) -> float:
         """Return the room in whole blocks."""

@@ -12,7 +12,7 @@ from inferometer.report.answer import Answer
 from inferometer.report.flags import launch_flags
 from inferometer.report.kinds import segment_text
 from inferometer.report.row import resident_sequences
-from inferometer.report.tables import GIB, Page, table
+from inferometer.report.tables import GIB, Page, gib_text, table
 from inferometer.report.text import (
     assumed_text,
     changes_text,
@@ -134,7 +134,7 @@ def _memory(answer: Answer) -> Table:
 def _divided(lines: Sequence[Line]) -> Table:
     grid = table(["<memory of a chip of the tightest stage", "GiB", "<basis", "<"])
     for line in lines:
-        grid.add_row(line.name, f"{line.bytes / GIB:,.2f}", line.basis, line.note)
+        grid.add_row(line.name, gib_text(line.bytes), line.basis, line.note)
     return grid
 
 

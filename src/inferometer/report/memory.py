@@ -6,7 +6,7 @@ from typing import Any
 
 from inferometer.estimate.result import Diagnostic
 from inferometer.memory.division import Plan
-from inferometer.report.tables import GIB, Page, table
+from inferometer.report.tables import GIB, Page, gib_text, table
 from inferometer.report.text import sizes_flag
 from inferometer.specs.deployment import ROLES
 from inferometer.specs.hardware import Machine
@@ -159,11 +159,11 @@ def _lines_table(answer: MemoryAnswer) -> Any:
     heads = ["<memory of a chip" + (" of the tightest stage" if stages > 1 else ""), "GiB", "<basis", "<"]
     grid = table(heads)
     for line in plan.lines:
-        grid.add_row(line.name, _gib(line.bytes), line.basis, line.note)
+        grid.add_row(line.name, gib_text(line.bytes), line.basis, line.note)
     grid.caption = _totals(answer)
     grid.caption_justify = "left"
     grid.add_section()
-    grid.add_row("visible", _gib(plan.asked.visible_bytes), "", answer.machine.chip.name)
+    grid.add_row("visible", gib_text(plan.asked.visible_bytes), "", answer.machine.chip.name)
     return grid
 
 
@@ -171,10 +171,6 @@ def _totals(answer: MemoryAnswer) -> str:
     stage, each = answer.plan.tightest, answer.plan.kv_bytes_per_token
     weights, room = format_gib(stage.parts_bytes["weights"]), format_gib(max(stage.room_bytes, 0.0))
     return f"weights {weights}; room for caches {room}; {each:,.0f} B a token"
-
-
-def _gib(size: float) -> str:
-    return f"{size / GIB:,.2f}" if abs(size) >= 0.005 * GIB or size == 0 else f"{size / GIB:,.5f}"
 
 
 def _verdict(answer: MemoryAnswer) -> list[str]:

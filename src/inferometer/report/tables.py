@@ -51,6 +51,11 @@ LEAST_KEPT = 20
 """The same of a column that is never left out."""
 
 
+def gib_text(size: float) -> str:
+    """Return bytes in GiB, small ones with the digits they need."""
+    return f"{size / GIB:,.2f}" if abs(size) >= 0.005 * GIB or size == 0 else f"{size / GIB:,.5f}"
+
+
 def table(columns: Sequence[str], *, title: str | None = None) -> Table:
     """Return an empty table. Heads: `<` text, `|` text that never breaks, `!` text never left out, others numbers."""
     grid = Table(
