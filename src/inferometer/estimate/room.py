@@ -1,7 +1,7 @@
 """Room for sequences: by the simple footprint, or where an engine is named by its allocator, as `memory` prints it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -27,8 +27,6 @@ class Divided:
     divider: Divider
     place: Mapping[int, int]
     """Sharding -> its place in the divider; those that break a rule of model or engine have none."""
-    most: Column = field(init=False)
-    """(m,) most sequences of a rank; -1 where a rule is broken."""
 
     def plan(self, sharding: int, batch: int) -> Plan:
         """Return how memory is divided with `batch` sequences in flight over the deployment."""
@@ -40,8 +38,11 @@ class Divided:
         return self.plan(sharding, sizes.r * sizes.dpa).deficit_bytes
 
 
-def divide(problem: Problem, asked: Asked, sizes: Mapping[str, Column], legal: Mask) -> Divided:
-    """Return the memory of the legal shardings, or of one that is asked for, legal or not."""
+def divide(problem: Problem, asked: Asked, sizes: Mapping[str, Column], legal: Mask) -> tuple[Divided, Column]:
+    """Return the memory of the legal shardings, or of one that is asked for, legal or not; and what a rank holds.
+
+    (m,) most sequences of a rank, -1 where a rule is broken.
+    """
     at = np.flatnonzero(legal if len(legal) > 1 else np.ones_like(legal))
     splits: dict[int, tuple[int, ...]] = {}
     shardings = []
@@ -53,10 +54,10 @@ def divide(problem: Problem, asked: Asked, sizes: Mapping[str, Column], legal: M
     found = Divided(
         divider=Divider(asked, shardings), place={int(index): place for place, index in enumerate(at.tolist())}
     )
-    found.most = np.full(len(legal), -1.0)
+    most = np.full(len(legal), -1.0)
     for index, place in found.place.items():
-        found.most[index] = max_rounds(found.divider, place)
-    return found
+        most[index] = max_rounds(found.divider, place)
+    return found, most
 
 
 class Candidates(NamedTuple):

@@ -138,7 +138,7 @@ def tower_factor(rule: TowerShare | None, model: ModelSpec) -> float:
         return 1.0
     layers = [part for part in found[0].parts if part.heads]
     size = sum(part.layers * part.width**2 for part in layers) / (rule.layers * rule.width**2)
-    return rule.base * min(max(1 - rule.slope * (size - 1), rule.least), rule.most)
+    return rule.base_share * min(max(1 - rule.slope_share * (size - 1), rule.least_share), rule.most_share)
 
 
 def columns_of(asked: Asked) -> dict[str, Column]:

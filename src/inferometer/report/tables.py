@@ -245,10 +245,22 @@ def chips_table(rows: Iterable[dict[str, Any]], *, model: str | None, width: int
     return grid
 
 
+WHOLE_NAMES = 70
+"""Columns from which names of models are whole."""
+
+
 def models_table(rows: Iterable[dict[str, Any]], *, width: int) -> Table:
-    """Return model presets, one a line."""
+    """Return model presets, one a line; names break only where a terminal is too narrow for much else."""
     wide = width >= WIDE
-    heads = ["|model", "params\n1e9", "active\n1e9", "weights\nGiB", "KV\nKiB/tok", "context\ntok", "|experts"]
+    heads = [
+        "|model" if width >= WHOLE_NAMES else "<model",
+        "params\n1e9",
+        "active\n1e9",
+        "weights\nGiB",
+        "KV\nKiB/tok",
+        "context\ntok",
+        "|experts",
+    ]
     grid = table([*heads, *(["layers", "|attention"] if wide else [])])
     for row in rows:
         grid.add_row(

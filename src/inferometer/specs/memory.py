@@ -53,12 +53,12 @@ class TowerShare(Spec, frozen=True, kw_only=True):
     c = layers x width^2 over those of a tower of reference; the second factor lies in least .. most.
     """
 
-    base: float
-    slope: float
+    base_share: float
+    slope_share: float
     layers: int
     width: int
-    least: float
-    most: float
+    least_share: float
+    most_share: float
 
 
 class LogLine(Spec, frozen=True, kw_only=True):
