@@ -20,7 +20,7 @@ from inferometer.memory.division import Plan
 from inferometer.memory.footprint import activation_bytes_per_token
 from inferometer.memory.layers import Kind, image_bytes, kinds_by_layer, stage_slices
 from inferometer.memory.pools import Pools, pools_by
-from inferometer.memory.stage import Stage, stage_of
+from inferometer.memory.stage import Stage, Taken, stage_of
 from inferometer.memory.weights import weights_by_kind
 from inferometer.specs.deployment import ROLES, Sizes
 
@@ -77,8 +77,10 @@ class Divider:
             (first, last): activation_bytes(asked, each, self._experts, first=first, last=last)
             for first, last in {ends for _, _, ends in held}
         }
+        share = asked.used_share
         stages: list[Stage] = [
-            stage_of(asked, weights[place.kind], pools, len(place.span), needs[ends]) for place, pools, ends in held
+            stage_of(asked, weights[place.kind], pools, Taken(share, len(place.span), needs[ends]))
+            for place, pools, ends in held
         ]
         return Plan(asked=asked, stages=tuple(stages))
 

@@ -44,8 +44,8 @@ def max_batch(asked: Asked) -> int:
 def max_rounds(divider: Divider, index: int) -> int:
     """Return the most sequences that a rank of a sharding holds, 0 where it holds none.
 
-    What a batch leaves room for falls as it grows. So no more fit than there is room for beside one sequence, and, if
-    that many do not, at least as many as those leave room for.
+    What a batch leaves room for falls as it grows. So no more fit than there is room for beside one sequence: all of
+    them where the engine is started alike for one. If that many do not, at least as many fit as they leave room for.
     """
     sizes = divider.shardings[index].sizes
     ranks = sizes.r * sizes.dpa
@@ -58,6 +58,9 @@ def max_rounds(divider: Divider, index: int) -> int:
         return 0
     limit = MOST_SEQUENCES // ranks
     limit = int(min(limit, max(first.holds, 1.0), divider.asked.max_num_seqs or limit))
+    many = replace(first.asked, batch=limit * ranks)
+    if (many.seqs, many.pass_tokens) == (first.asked.seqs, first.asked.pass_tokens):
+        return limit
     last = at(limit)
     if last.fits:
         return limit
