@@ -1,5 +1,6 @@
 """Tables for a terminal: units in the heads, numbers to the right, readable at 80 columns."""
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -22,9 +23,9 @@ class Page(Console):
     """A console on stdout: no markup in data, no colour guesses about numbers, no blanks at the ends of lines."""
 
     def __init__(self, width: int | None = None, *, piped_width: int | None = None) -> None:
-        """Take the terminal's width, or COLUMNS; of what is no terminal `piped_width`, where that is given."""
+        """Take the terminal's width, or COLUMNS; where neither is there, `piped_width`."""
         super().__init__(markup=False, highlight=False, emoji=False, width=width)
-        if piped_width is not None and not self.is_terminal:
+        if piped_width is not None and not self.is_terminal and not os.environ.get("COLUMNS"):
             self.width = piped_width
 
     def show(self, *parts: RenderableType) -> None:
@@ -244,7 +245,7 @@ def chips_table(rows: Iterable[dict[str, Any]], *, model: str | None, width: int
     return grid
 
 
-WHOLE_NAMES = 70
+WHOLE_NAMES = 110
 """Columns from which names of models are whole."""
 
 
