@@ -245,7 +245,7 @@ def chips_table(rows: Iterable[dict[str, Any]], *, model: str | None, width: int
     return grid
 
 
-WHOLE_NAMES = 110
+WHOLE_NAMES = 120
 """Columns from which names of models are whole."""
 
 
