@@ -88,8 +88,7 @@ def would_fit(model: ModelSpec | str, answer: Answer, sizes: Mapping[str, int], 
     if problem.asked is None or not priced.memory.deficit_bytes:
         return ()
     held = of_deployment(settings, context=problem.max_length, batch=priced.batch)
-    given = {role: size for role, size in sizes.items() if getattr(priced.sizes, role, size) == size}
-    return tuple(nearest(ask(model, problem.machine, given, held)))
+    return tuple(nearest(ask(model, problem.machine, sizes, held)))
 
 
 def answer(question: Question) -> MemoryAnswer:
