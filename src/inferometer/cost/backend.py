@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
+
 from inferometer.cost.groups import LinkRate
-from inferometer.graph.ops import Column, OpKind, Work
+from inferometer.graph.ops import Column, Mask, OpKind, Work
 from inferometer.specs.hardware import Axis, ChipSpec
 
 
@@ -99,6 +101,21 @@ def basis_of(backend: CostBackend, chip: ChipSpec, axes: Sequence[Axis] = ()) ->
 def band_of(backend: CostBackend, chip: ChipSpec, axes: Sequence[Axis] = ()) -> Band:
     """Return the band of a backend's times on a chip whose messages cross `axes`."""
     return backend.band_of(chip, axes) if isinstance(backend, KnowsChips) else backend.band()
+
+
+@runtime_checkable
+class KnowsOps(Protocol):
+    """What a backend may add that is surer of some operations than of others."""
+
+    def timed(self, work: Work, chip: ChipSpec) -> Mask:
+        """Return where an operation was timed on the chip, columns; elsewhere its basis is the backend's of the chip."""
+        ...
+
+
+def op_basis(backend: CostBackend, work: Work, chip: ChipSpec) -> tuple[Mask, str]:
+    """Return where an operation is `measured`, and its basis elsewhere."""
+    timed = backend.timed(work, chip) if isinstance(backend, KnowsOps) else np.zeros((), dtype=np.bool_)
+    return timed, basis_of(backend, chip)
 
 
 class Figure(NamedTuple):

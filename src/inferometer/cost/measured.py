@@ -64,6 +64,10 @@ class Measured:
     _surfaces: dict[tuple[str, str], Surface | None] = field(default_factory=dict)
     _curves: dict[tuple[object, ...], tuple[Column, Column]] = field(default_factory=dict)
 
+    def over(self, inner: Calibrated) -> "Measured":
+        """Return the same timings over another calibrated backend."""
+        return Measured(inner, self.tables, self.plain, _surfaces=self._surfaces)
+
     def supports(self, kind: OpKind, chip: ChipSpec) -> Support:
         """Return yes where the calibrated backend has coefficients."""
         return self.inner.supports(kind, chip)
@@ -82,17 +86,13 @@ class Measured:
         total_s = np.where(found.none, price.total_s, total_s)
         return WorkPrice(np.minimum(price.compute_s, total_s), np.minimum(price.memory_s, total_s), total_s)
 
-    def sureness(self, work: Work, chip: ChipSpec) -> Column:
-        """Return how near an op is to timed kernels, a column: from SURE on it is measured."""
+    def timed(self, work: Work, chip: ChipSpec) -> Mask:
+        """Return where timed kernels are near enough to an op for it to count as measured, columns."""
         found = self._found(work, chip)
         if found is None:
-            return np.zeros(())
-        known: Column = np.where(found.none, 0.0, found.sure)
-        return known if found.exact is None else np.where(found.exact, known, 0.0)
-
-    def op_basis(self, work: Work, chip: ChipSpec) -> tuple[Mask, str]:
-        """Return where an op is measured, and its basis elsewhere."""
-        return self.sureness(work, chip) >= SURE, self.inner.basis_of(chip, ())
+            return np.zeros((), dtype=np.bool_)
+        near: Mask = (found.sure >= SURE) & ~found.none
+        return near if found.exact is None else near & found.exact
 
     def _found(self, work: Work, chip: ChipSpec) -> "_Found | None":
         what = seen(work) if chip.id in RATES and work.dtype in chip.peak_flops_per_s else None

@@ -129,6 +129,9 @@ FORMS = {
 }
 """What can be timed -> where."""
 
+OPTIONAL = ("window_size",)
+"""Columns that older tables lack, all of whose rows are as FORMS wants them."""
+
 LEAST_ROWS = 100
 """An engine with fewer rows of a form than this has not timed it."""
 
@@ -181,7 +184,8 @@ class Silicon:
         raw = self._files[file, names]
         keep = np.ones(len(raw["latency"]), dtype=np.bool_)
         for name, value in rows.where.items():
-            keep &= raw[name].astype(str) == value
+            if name in raw:
+                keep &= raw[name].astype(str) == value
         keep &= np.char.find(raw["kernel_source"].astype(str), "nongated") < 0
         columns = {name: raw[own][keep].astype(np.float64) for name, own in rows.letters.items()}
         return Timed(columns, raw["latency"][keep].astype(np.float64) * 1e-3)
@@ -190,8 +194,10 @@ class Silicon:
 def _columns(file: Path, names: tuple[str, ...]) -> Mapping[str, Any]:
     parquet = import_module("pyarrow.parquet")
     try:
-        table = parquet.read_table(file, columns=list(names))
-        return {name: np.asarray(table[name]) for name in names}
+        opened = parquet.ParquetFile(file)
+        wanted = [name for name in names if name in opened.schema_arrow.names or name not in OPTIONAL]
+        table = opened.read(columns=wanted)
+        return {name: np.asarray(table[name]) for name in wanted}
     except (OSError, KeyError, ValueError) as error:
         raise InferometerError(f"{file.name} is not as in {PACKAGE} {PINNED}: {error}; {INSTALL}") from None
 

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from inferometer.cost.backend import basis_of, op_basis
+from inferometer.estimate.candidates import GROUP_OF
 from inferometer.estimate.pick import Rows, Shape
 from inferometer.estimate.pricer import Cost, Pricer
 from inferometer.estimate.result import ChoiceRow, OpRow
@@ -33,6 +35,7 @@ class _Worked(NamedTuple):
     alone_s: list[float]
     compute_s: list[float]
     memory_s: list[float]
+    basis: list[str]
 
 
 class _Sent(NamedTuple):
@@ -42,6 +45,7 @@ class _Sent(NamedTuple):
     message_bytes: list[float]
     ranks: list[float]
     algorithms: list[str]
+    basis: list[str]
 
 
 class _Way(NamedTuple):
@@ -105,8 +109,28 @@ class Reader:
                 values(busy.work_s),
                 values(busy.compute_s),
                 values(busy.memory_s),
+                self._basis(node),
             )
         return found
+
+    def _basis(self, node: Work) -> list[str]:
+        """Return an op's basis."""
+        timed, elsewhere = op_basis(self.pricer.backend, node, self.pricer.machine.chip)
+        near = self.at.values(np.asarray(timed, dtype=np.float64))
+        return ["measured" if one else elsewhere for one in near]
+
+    def _link_basis(self, node: Message) -> list[str]:
+        """Return a message's basis: that of the axes it crosses."""
+        pricer, at = self.pricer, self.at
+        placements, axes = pricer.placements, pricer.machine.fabric.axes
+        slot = placements.slots[GROUP_OF[node.role]][pricer.block.pairs[at.placements, at.rows]]
+        signature = placements.slot_signatures[node.role][slot, pricer.block.sharding[at.rows]].tolist()
+        known = {}
+        for one in set(signature):
+            spans = placements.signatures[node.role][one]
+            crossed = [axis for (factor, _), axis in zip(spans, axes, strict=True) if factor > 1]
+            known[one] = basis_of(pricer.backend, pricer.machine.chip, crossed)
+        return [known[one] for one in signature]
 
     def sent(self, node: Message) -> _Sent:
         """Return what a message takes."""
@@ -117,6 +141,7 @@ class Reader:
                 self.at.values(node.message_bytes),
                 self.at.values(self.pricer.group_sizes[node.role]),
                 self.pricer.algorithms(node, self.at),
+                self._link_basis(node),
             )
         return found
 
@@ -177,6 +202,7 @@ class _Walk:
             network_s=0.0,
             share=share,
             plan=plan,
+            basis=worked.basis[at],
         )
 
     def _message(self, node: Message, segment: str, layers: int) -> OpRow | None:
@@ -200,6 +226,7 @@ class _Walk:
             network_s=seconds,
             share=1.0,
             plan=sent.algorithms[at],
+            basis=sent.basis[at],
         )
 
     def _choice(self, node: Choice, segment: str, layers: int, plan: str) -> None:

@@ -31,6 +31,8 @@ class OpRow:
     """Share of the passes it has these counts in."""
     plan: str
     """The choices it was taken under, or the algorithm of a collective."""
+    basis: str = ""
+    """measured, calibrated, analytic or assumed."""
 
     @property
     def bound(self) -> str:
@@ -136,6 +138,15 @@ class Estimate:
     residual: str
     ops: tuple[OpRow, ...] = field(default=())
     choices: tuple[ChoiceRow, ...] = field(default=())
+
+    @property
+    def basis_shares(self) -> dict[str, float]:
+        """Basis -> its share of the time of all operations one after another, largest first."""
+        spent: dict[str, float] = {}
+        for op in self.ops:
+            spent[op.basis] = spent.get(op.basis, 0.0) + op.alone_s * op.share * op.layers
+        whole = sum(spent.values()) or 1.0
+        return {basis: spent[basis] / whole for basis in sorted(spent, key=lambda one: -spent[one])}
 
     @property
     def feasible(self) -> bool:

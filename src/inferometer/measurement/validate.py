@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from inferometer.cost.backend import Band, CostBackend, band_of
 from inferometer.cost.calibrated import Calibrated, calibrated_with, load_serving
+from inferometer.cost.measured import Measured
 from inferometer.cost.registry import create_backend
 from inferometer.errors import InferometerError, unknown_name
 from inferometer.measurement.models import chip_of
@@ -75,10 +76,20 @@ def predicted(asked: Sequence[tuple[Question, str]], pricer: Pricer) -> list[flo
 
 def fold_backends(backend: CostBackend) -> Callable[[Question], CostBackend]:
     """Return the backend that each question is put to: of a fitted one, the fold's that has not seen its pair."""
-    if not isinstance(backend, Calibrated):
+    fitted = fitted_of(backend)
+    if fitted is None:
         return lambda question: backend  # noqa: ARG005 (called as the other)
-    folds = [calibrated_with(factors, backend.calibration) for factors in load_serving().folds]
+    folds: list[CostBackend] = [calibrated_with(factors, fitted.calibration) for factors in load_serving().folds]
+    if isinstance(backend, Measured):
+        folds = [backend.over(calibrated_with(factors, fitted.calibration)) for factors in load_serving().folds]
     return lambda question: folds[fold_of(question.setup.model, question.setup.chip)]
+
+
+def fitted_of(backend: CostBackend) -> Calibrated | None:
+    """Return the calibrated backend that a backend is, or stands on."""
+    if isinstance(backend, Measured):
+        return backend.inner
+    return backend if isinstance(backend, Calibrated) else None
 
 
 def _validate(points: Sequence[Point], backend: CostBackend, classes: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -172,7 +183,8 @@ def seen_by_fit(backend: CostBackend, chip: ChipSpec | None = None) -> bool:
     Another fitted backend is taken to have seen every row, and a calibration every row of its generation: out of
     sample is claimed only where it is certain. The band is another matter: it always comes from these rows.
     """
-    if isinstance(backend, Calibrated):
-        own = backend.calibration
+    fitted = fitted_of(backend)
+    if fitted is not None:
+        own = fitted.calibration
         return own is not None and (chip is None or own.generation == chip.generation)
     return backend.basis != "analytic"

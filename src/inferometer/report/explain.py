@@ -77,6 +77,7 @@ def _header(answer: Answer) -> Table:
             f"{format_seconds(priced.step_s)}, band {format_seconds(priced.low_s)} to {format_seconds(priced.high_s)}",
         ),
         ("basis", f"{priced.basis}; band: {priced.band_source}"),
+        *_measured(answer),
         ("rate", per_s),
         (
             "bound",
@@ -93,6 +94,15 @@ def _header(answer: Answer) -> Table:
     if priced.microbatches > 1:
         rows.insert(4, ("microbatches", str(priced.microbatches)))
     return labelled(rows + [("not feasible", reason) for reason in priced.reasons])
+
+
+def _measured(answer: Answer) -> list[tuple[str, str]]:
+    """Return how much of the time is of kernels timed on the chip, where the backend knows any."""
+    shares = answer.estimate.basis_shares
+    if answer.problem.backend.name != "measured" and "measured" not in shares:
+        return []
+    others = "".join(f", {share:.0%} {basis}" for basis, share in shares.items() if basis != "measured")
+    return [("by", f"{shares.get('measured', 0.0):.0%} of the step's time on measured kernels{others}")]
 
 
 def _images(answer: Answer) -> str:
@@ -166,13 +176,14 @@ def _ops(answer: Answer) -> Iterator[Table]:
         spent = sum(op.alone_s * op.share * op.layers for op in own)
         share = f"{format_seconds(spent)}, {spent / total_s:.1%} of all operations one after another"
         title = f"{segment_text(answer.problem.model, name)} x {layers}: {share}"
-        yield _op_table(title, own, total_s)
+        yield _op_table(title, own, total_s, told="measured" in answer.estimate.basis_shares)
 
 
-def _op_table(title: str, ops: list[OpRow], total_s: float) -> Table:
+def _op_table(title: str, ops: list[OpRow], total_s: float, *, told: bool) -> Table:
+    """Return operations, one a line; `told`: with the first letter of each one's basis."""
     cached = "+".join(word for kind, word in _CACHED.items() if any(op.traffic_bytes.get(kind) for op in ops)) or "KV"
     heads = ["<operation", "GFLOP", "weights\nMB", f"{cached}\nMB", "activ.\nMB", "message\nMB"]
-    heads += ["us", "<bound", "share"]
+    heads += ["us", "<bound", "share", *(["|by"] if told else [])]
     grid = table(heads, title=title)
     for name, same in _merged(ops):
         flops = sum(op.flops * op.share for op in same)
@@ -185,6 +196,7 @@ def _op_table(title: str, ops: list[OpRow], total_s: float) -> Table:
             count(seconds * 1e6),
             same[0].bound,
             f"{seconds * same[0].layers / total_s:.1%}",
+            *([same[0].basis[:1]] if told else []),
         )
     return grid
 

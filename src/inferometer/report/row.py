@@ -81,7 +81,8 @@ def explain_row(answer: Answer) -> dict[str, Any]:
     """Return the keys of EXPLAIN: a deployment row with its operations and launch flags."""
     priced = answer.estimate
     ops = [_op(op, priced.choices) for op in priced.ops]
-    return deployment_row(answer) | {"ops": _finite(ops), "flags": [asdict(f) for f in launch_flags(answer)]}
+    flags = [asdict(f) for f in launch_flags(answer)]
+    return deployment_row(answer) | {"ops": _finite(ops), "basis_shares": priced.basis_shares, "flags": flags}
 
 
 def resident_sequences(answer: Answer) -> int | None:
@@ -190,6 +191,7 @@ def _op(op: OpRow, choices: tuple[ChoiceRow, ...]) -> dict[str, Any]:
         "bound": op.bound,
         "plan": op.plan,
         "plans_beaten": _beaten(op, choices),
+        "basis": op.basis,
     }
 
 
