@@ -171,7 +171,7 @@ class Options:
         str | None, _option("--choice", metavar="NAME=PLAN,...", text="Pin choices, as in mla=absorbed,unpack=apart.")
     ] = None
     backend: Annotated[
-        str | None, _option("--backend", metavar="NAME", text="Cost backend: calibrated (default), roofline.")
+        str | None, _option("--backend", metavar="NAME", text="Cost backend: calibrated (default), roofline, measured.")
     ] = None
     calibration: Annotated[
         str | None, _option("--calibration", metavar="FILE", text="Your own factors, as calibrate wrote them.")

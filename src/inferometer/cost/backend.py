@@ -108,7 +108,7 @@ class KnowsOps(Protocol):
     """What a backend may add that is surer of some operations than of others."""
 
     def timed(self, work: Work, chip: ChipSpec) -> Mask:
-        """Return where an operation was timed on the chip, columns; elsewhere its basis is the backend's of the chip."""
+        """Return where an operation was timed on the chip, columns; elsewhere its basis is that of the chip."""
         ...
 
 
@@ -141,6 +141,8 @@ class Covered(NamedTuple):
     band: Band
     source: str
     figures: tuple[Figure, ...]
+    chips: tuple[str, ...] = ()
+    """Catalogue ids; empty: all of the generation."""
 
 
 class Told(NamedTuple):

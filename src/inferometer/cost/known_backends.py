@@ -4,7 +4,7 @@ from importlib.metadata import EntryPoint
 from typing import NamedTuple
 
 from inferometer.cost.backend import Band, CostBackend, Tells, Told
-from inferometer.cost.registry import backend_names, create_backend, installed, usual_scheduler
+from inferometer.cost.registry import backend_names, create_backend, installed, told_without, usual_scheduler
 from inferometer.errors import InferometerError
 
 
@@ -41,7 +41,7 @@ def _known(name: str, point: EntryPoint | None) -> Backend:
     try:
         backend = create_backend(name)
     except InferometerError as error:
-        return Backend(name, origin, usual_scheduler(name), None, str(error), SILENT)
+        return Backend(name, origin, usual_scheduler(name), None, str(error), told_without(name))
     told = backend.told() if isinstance(backend, Tells) else SILENT
     return Backend(name, origin, usual_scheduler(name), backend, "", told)
 

@@ -2,22 +2,21 @@
 
 time = calibrated x what timed kernels near it took over what the calibrated kernels say, interpolated in log space
 (`cost.surface`) and fading to 1 away from timings; never below a datasheet bound. What an op is, is read off its counts
-(`cost.measured_seen`). Norms, copies, lookups, scans and messages stay calibrated, and so does a chip that has no tables.
+(`cost.measured_seen`). Norms, copies, lookups, scans and messages stay calibrated, and so do chips without tables.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from inferometer.cost.backend import Band, CostBackend, Support, Told, WorkPrice
-from inferometer.cost.calibrated import Calibrated, calibrated_with, load_serving
-from inferometer.cost.calibrated import create as create_calibrated
+from inferometer.cost.calibrated import Calibrated, calibrated_with, shipped
 from inferometer.cost.groups import LinkRate
-from inferometer.cost.measured_forms import FORMS, Coordinates
-from inferometer.cost.measured_seen import Seen, rounded, seen
+from inferometer.cost.measured_chips import TIMED_CHIPS, timed_chip
+from inferometer.cost.measured_forms import FORMS, Columns, Coordinates, Form, Seen
+from inferometer.cost.measured_seen import rounded, seen
 from inferometer.cost.roofline import total_bytes
 from inferometer.cost.silicon import Silicon, Tables
 from inferometer.cost.surface import Indices, Surface, at_static, between, knots, monotone, spread
@@ -28,19 +27,6 @@ SURE = 0.5
 """Sureness from which on an op counts as measured."""
 LEAST, MOST = 0.2, 5.0
 """A timing further from the calibrated kernel than this is taken for this far: most of what lies beyond are faults."""
-
-RATES = {
-    "a100-80-sxm": (2.039e12, {"bf16": 312e12}),
-    "h100-sxm": (3.35e12, {"bf16": 989e12, "fp8": 1979e12}),
-    "h200-sxm": (4.8e12, {"bf16": 989e12, "fp8": 1979e12}),
-    "b200-sxm": (7.7e12, {"bf16": 2250e12, "fp8": 4500e12, "fp4": 9000e12}),
-    "b300-sxm": (7.75e12, {"bf16": 2250e12, "fp8": 4500e12, "fp4": 13500e12}),
-    "gb200-nvl72": (8e12, {"bf16": 2500e12, "fp8": 5000e12, "fp4": 10000e12}),
-    "gb300-nvl72": (8e12, {"bf16": 2500e12, "fp8": 5000e12, "fp4": 15000e12}),
-    "l40s": (0.864e12, {"bf16": 362.05e12, "fp8": 733e12}),
-}
-"""Chip -> bandwidth and peaks of the one that was timed (the catalogue's, which a test holds this against): a chip at
-other rates takes the same shares of its own."""
 
 
 class _Curves(NamedTuple):
@@ -95,13 +81,13 @@ class Measured:
         return near if found.exact is None else near & found.exact
 
     def _found(self, work: Work, chip: ChipSpec) -> "_Found | None":
-        what = seen(work) if chip.id in RATES and work.dtype in chip.peak_flops_per_s else None
+        what = seen(work) if chip.id in TIMED_CHIPS and work.dtype in chip.peak_flops_per_s else None
         surface = None if what is None or what.form not in FORMS else self.surface(chip, what.form)
         if what is None or surface is None or FORMS[what.form].dtype not in chip.peak_flops_per_s:
             return None
         which, curves = self._static(what, surface, chip)
         log_s, sure = between(knots(surface), curves, which, what.at.growing)
-        none = ~curves.sure.reshape(len(curves.sure), -1).any(axis=1)[which]
+        none = np.asarray(~curves.sure.any(axis=tuple(range(1, curves.sure.ndim))))[which]
         return _Found(np.exp(log_s), sure, none, what.exact)
 
     def _static(self, what: Seen, surface: Surface, chip: ChipSpec) -> tuple[Indices, _Curves]:
@@ -137,7 +123,7 @@ class Measured:
             self._surfaces[key] = None if table is None else self._spread(form, table.columns, table.seconds, chip)
         return self._surfaces[key]
 
-    def _spread(self, form: str, columns: dict[str, Column], seconds: Column, chip: ChipSpec) -> Surface:
+    def _spread(self, form: str, columns: Columns, seconds: Column, chip: ChipSpec) -> Surface:
         own = FORMS[form]
         parts = own.rows(columns)
         log_ratio = self.log_ratio(form, parts, columns, seconds, chip)
@@ -146,7 +132,7 @@ class Measured:
         return spread(axes, own.growing, points, np.tile(log_ratio, len(parts)))
 
     def log_ratio(
-        self, form: str, parts: Sequence[Coordinates], columns: dict[str, Column], seconds: Column, chip: ChipSpec
+        self, form: str, parts: Sequence[Coordinates], columns: Columns, seconds: Column, chip: ChipSpec
     ) -> Column:
         """Return the log of timed over calibrated seconds of the rows of a table."""
         own, timed = FORMS[form], timed_chip(chip)
@@ -171,6 +157,12 @@ class Measured:
         """Return the calibrated band of a chip."""
         return self.inner.band_of(chip, axes)
 
+    def told(self) -> Told:
+        """Return what was timed, and how far held-out kernels and runs were off."""
+        from inferometer.cost.measured_told import told  # noqa: PLC0415 (only the list of backends needs it)
+
+        return told(self.inner, getattr(self.tables, "version", None))
+
 
 class _Found(NamedTuple):
     """What tables say of a work."""
@@ -182,9 +174,9 @@ class _Found(NamedTuple):
     exact: Mask | None
 
 
-def _point(part: Coordinates, own: "object") -> tuple[Column, ...]:
-    axes, growing = own.axes, own.growing  # type: ignore[attr-defined]
-    return (*part.static[: len(axes) - growing], *part.growing)
+def _point(part: Coordinates, own: Form) -> tuple[Column, ...]:
+    """Return the coordinates of a lattice, without the parameters of a work."""
+    return (*part.static[: len(own.axes) - own.growing], *part.growing)
 
 
 def _thin(column: Column) -> Column:
@@ -194,16 +186,10 @@ def _thin(column: Column) -> Column:
     return column
 
 
-def timed_chip(chip: ChipSpec) -> ChipSpec:
-    """Return a chip at the rates of the one that was timed."""
-    bandwidth, peaks = RATES[chip.id]
-    return msgspec.structs.replace(chip, memory_bytes_per_s=bandwidth, peak_flops_per_s=peaks)
-
-
 def create(calibration: object | None = None) -> CostBackend:
     """Return the backend over the tables of the installed package; a calibration is of the calibrated backend.
 
     Raises InferometerError, one line, where the package is not installed.
     """
-    inner = create_calibrated(calibration)
-    return Measured(inner, Silicon())  # type: ignore[arg-type]  # of its own kind
+    tables = Silicon()
+    return Measured(shipped(calibration), tables)

@@ -10,11 +10,10 @@ are read off a work's counts; what does not look like any form is left to the ca
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from inferometer.cost.kernels import FEW_QUERIES
 from inferometer.graph.ops import NONE, ONE, Column, Mask, OpKind, Traffic, Work
 
 WIDE_BYTES = 2.0
@@ -75,13 +74,13 @@ def powers(low: float, high: float, step: float = 2.0) -> tuple[float, ...]:
 
 TIMED: tuple[float, ...] = ()
 """Knots of a coordinate that was timed at few values: those."""
-LENGTHS = powers(16, 16384)
+LENGTHS = powers(16, 32768)
 GROUPS = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0)
 WIDTHS = (128.0, 256.0, 384.0, 512.0, 1024.0)
 
 
-def _work(kind: OpKind, dtype: str, flops: Column, traffic: Mapping[Traffic, Column], **more: Column) -> Work:
-    return Work(name="", kind=kind, dtype=dtype, flops=flops, traffic_bytes=traffic, replication=ONE, shape="", **more)  # type: ignore[arg-type]  # columns by name
+def _work(kind: OpKind, dtype: str, flops: Column, traffic: Mapping[Traffic, Column], **more: Any) -> Work:
+    return Work(name="", kind=kind, dtype=dtype, flops=flops, traffic_bytes=traffic, replication=ONE, shape="", **more)
 
 
 def _gemm_form(dtype: str, weight_bytes: float, narrow_bytes: float) -> Form:
@@ -200,7 +199,8 @@ def _prefill_form(kv_bytes: float) -> Form:
     def work(static: Sequence[Column], growing: Sequence[Column]) -> Work:
         (d, group), (heads, t) = static, growing
         kv = heads * t * (d / group * kv_bytes)
-        return _prompt_work(heads, t, d, {Traffic.KV: kv, Traffic.ACTIVATIONS: heads * t * (d * WIDE_BYTES)})
+        io = heads * t * (d * WIDE_BYTES)
+        return _prompt_work(heads, t, d, group, {Traffic.KV: kv, Traffic.ACTIVATIONS: io})
 
     return Form("bf16", (WIDTHS, powers(1, 32768), LENGTHS), 2, rows, work)
 
@@ -213,14 +213,15 @@ def _mla_prefill_form() -> Form:
         del static
         heads, t = growing
         io = heads * t * ((2 * EXPANDED - VALUE_LESS) * WIDE_BYTES)
-        return _prompt_work(heads, t, np.asarray(EXPANDED), {Traffic.ACTIVATIONS: io})
+        return _prompt_work(heads, t, np.asarray(EXPANDED), ONE, {Traffic.KV: 0 * io, Traffic.ACTIVATIONS: io})
 
     return Form("bf16", (powers(1, 32768), LENGTHS), 2, rows, work)
 
 
-def _prompt_work(heads: Column, t: Column, d: Column, traffic: Mapping[Traffic, Column]) -> Work:
+def _prompt_work(heads: Column, t: Column, d: Column, group: Column, traffic: Mapping[Traffic, Column]) -> Work:
     flops = heads * (t * (t + 1)) * d
-    return _work(OpKind.ATTENTION, "bf16", flops, traffic, rows=np.maximum(t, FEW_QUERIES + 1), items=heads)
+    sizes, items = {"b": heads, "n": ONE, "s": t}, heads / group
+    return _work(OpKind.ATTENTION, "bf16", flops, traffic, rows=t, features=group, items=items, sizes=sizes)
 
 
 FORMS = {

@@ -4,7 +4,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from inferometer.cost import calibrated, roofline
-from inferometer.cost.backend import BackendFactory, CostBackend
+from inferometer.cost.backend import BackendFactory, CostBackend, Told
 from inferometer.errors import InferometerError, unknown_name
 
 if TYPE_CHECKING:
@@ -50,6 +50,15 @@ def installed() -> "EntryPoints":
 def backend_names() -> tuple[str, ...]:
     """Return the backends that are installed, in order of name."""
     return tuple(sorted({*_OWN, *(p.name for p in installed())}))
+
+
+def told_without(name: str) -> Told:
+    """Return what is said of a backend that cannot be made: of our own, what it would be."""
+    if name != "measured":
+        return Told((), (), (), ())
+    from inferometer.cost.measured_told import told  # noqa: PLC0415 (only the list of backends needs it)
+
+    return told(calibrated.shipped(), None)
 
 
 def create_backend(name: str, calibration: object | None = None) -> CostBackend:

@@ -8,7 +8,7 @@ fp8 by tensor and in nvfp4 (a quantise pass beside), vLLM's in blocked fp8 (outs
 engines that permute all tokens on every rank, fp8 products a head (they quantise inside).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -33,8 +33,9 @@ SYSTEMS = {
     "gb200-nvl72": "gb200",
     "gb300-nvl72": "gb300",
     "l40s": "l40s",
+    "rtxpro6000-server": "rtx_pro_6000_server",
 }
-"""Chip -> its folder. Others that it has are not of our catalogue, or their tables differ tenfold between versions."""
+"""Chip -> its folder."""
 
 ENGINES = ("trtllm", "vllm", "sglang")
 
@@ -210,6 +211,6 @@ def installed_version() -> str | None:
         return None
 
 
-def forms_of(tables: Tables, chip: str, wanted: Callable[[str], bool]) -> Iterator[str]:
+def forms_of(tables: Tables, chip: str) -> Iterator[str]:
     """Yield the forms that are timed on a chip."""
-    yield from (form for form in FORMS if wanted(form) and tables.read(chip, form) is not None)
+    yield from (form for form in FORMS if tables.read(chip, form) is not None)

@@ -7,10 +7,10 @@ Timings are spread to the corners of their cell by distance in log space, empty 
 neighbours at half their c, each time they are one further from a timing. Beyond the lattice c fades to 0, a factor of
 FADE out.
 
-Times at one static point are known at the knots of the growing axes: calibrated(knot) exp(c r). They are made
-monotone along each axis (the geometric mean of the running maximum and of the running minimum from above), and lie
-between knots on straight lines in log space: so a time never falls when a pass grows, whatever noise a table has; and as
-each knot is a calibrated price times a constant, none rises when a rate rises.
+Times at one static point are known at the knots of the growing axes: calibrated(knot) exp(c r). Each is taken for no
+more than any larger one (what a timing is off by is mostly upwards: a cold clock, a neighbour), and times lie between
+knots on straight lines in log space: so none falls when a pass grows, whatever noise a table has; and as each knot is a
+calibrated price times a constant, none rises when a rate rises.
 """
 
 from collections.abc import Sequence
@@ -119,8 +119,8 @@ def at_static(surface: Surface, static: Column) -> tuple[Column, Column]:
             share = share * (part if side else 1 - part)
             index.append(np.minimum(at + side, len(axis) - 1))
         share = share.reshape(u, *([1] * surface.growing))
-        for into, column in zip(found, (ratio, sure), strict=True):
-            into += share * (column[tuple(index)] if n else column[None])
+        for k, column in enumerate((ratio, sure)):
+            found[k] = found[k] + share * (column[tuple(index)] if n else column[None])
     fade = np.ones(u)
     for i in range(n):
         x, axis = np.log(static[:, i]), surface.axes[i]
@@ -145,16 +145,14 @@ def knots(surface: Surface) -> tuple[Column, ...]:
 
 
 def monotone(log_s: Column) -> Column:
-    """Return logs of times (u, growing axes) that never fall along a growing axis: as near above as below.
+    """Return logs of times (u, growing axes) that never fall along a growing axis: no more than a larger one took.
 
     >>> monotone(np.array([[0.0, 2.0, 1.0, 3.0]]))
-    array([[0. , 1.5, 1.5, 3. ]])
+    array([[0., 1., 1., 3.]])
     """
-    up, down = log_s, log_s
     for axis in range(1, log_s.ndim):
-        up = np.maximum.accumulate(up, axis=axis)
-        down = np.flip(np.minimum.accumulate(np.flip(down, axis), axis=axis), axis)
-    return (up + down) / 2
+        log_s = np.flip(np.minimum.accumulate(np.flip(log_s, axis), axis=axis), axis)
+    return log_s
 
 
 def between(axes: Sequence[Column], tables: Sequence[Column], which: Indices, at: Sequence[Column]) -> list[Column]:
@@ -165,11 +163,11 @@ def between(axes: Sequence[Column], tables: Sequence[Column], which: Indices, at
     shape = tables[0].shape
     found = [np.zeros(which.shape) for _ in tables]
     for corner in product((0, 1), repeat=len(axes)):
-        share: Column | None = None
+        share = np.ones(())
         index = which
         for (i, part), side, size in zip(places, corner, shape[1:], strict=True):
             own = part if side else 1 - part
-            share = own if share is None else share * own
+            share = share * own
             index = index * size + (i + side)
         for k, table in enumerate(tables):
             found[k] = found[k] + share * table.reshape(-1)[index]

@@ -33,7 +33,7 @@ def backend_row(known: Backend, chips: dict[str, ChipSpec]) -> dict[str, Any]:
 def _covered(one: Covered, chips: dict[str, ChipSpec]) -> dict[str, Any]:
     return {
         "generation": one.generation,
-        "chips": [chip.id for chip in chips.values() if chip.generation == one.generation],
+        "chips": [*one.chips] or [chip.id for chip in chips.values() if chip.generation == one.generation],
         "dtypes": list(one.dtypes),
         "basis": one.basis,
         "n": one.n,
