@@ -4,7 +4,8 @@ from cli.command import inferometer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from inferometer.cli.options import VERBS, flags
+from inferometer.cli.options import flags
+from inferometer.cli.verb_options import VERBS
 
 NUMBERS = ("0", "1", "2", "3", "7", "16", "-1", "1e30", "nan", "inf", "-0", "0.5", "1_0", "٣", "")
 WORDS = (

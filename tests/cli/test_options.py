@@ -3,7 +3,8 @@
 import pytest
 from cli.command import inferometer
 
-from inferometer.cli.options import VERBS, Options, flags, spelled
+from inferometer.cli.options import Options, flags, spelled
+from inferometer.cli.verb_options import VERBS
 
 TABLE = {
     "vendor": "--vendor",
@@ -81,6 +82,7 @@ TABLE = {
     "per_dollar": "--per-dollar",
     "top": "--top",
     "points": "--points",
+    "plot": "--plot",
     "measured_class": "--class",
     "on_chip": "--chip",
     "progress": "--progress",
@@ -131,7 +133,7 @@ TAKEN = {
     "check": "pins json table",
     "backends": "json table",
     "calibrate": f"files for_model on_chip {SHARDING} quant kv_cache_dtype engine output json table",
-    "validate": "backend calibration points measured_class json table",
+    "validate": "backend calibration points measured_class plot json table",
 }
 
 

@@ -16,7 +16,7 @@ DEPLOYMENT = (
 )
 KEYS = {
     "deployment": DEPLOYMENT,
-    "explain": f"{DEPLOYMENT} ops flags",
+    "explain": f"{DEPLOYMENT} ops basis_shares flags",
     "chip": "chip name vendor memory_bytes memory_bytes_per_s peak_flops_per_s tdp_w default_machine usd_per_chip_hour"
     " price_source assumed least_chips",
     "chip_in_full": "chip name vendor memory_bytes memory_bytes_per_s peak_flops_per_s tdp_w default_machine"
@@ -83,7 +83,7 @@ KEYS = {
     "taken": "a b",
     "placement": "placement step_s tok_per_s_per_chip taken",
     "busy": "compute memory network overhead",
-    "op": "name kind segment layers share shapes dtype flops bytes seconds bound plan plans_beaten",
+    "op": "name kind segment layers share shapes dtype flops bytes seconds bound plan plans_beaten basis",
     "flags": "engine command servers notes",
     "diagnostic": "name text",
     "backend": "backend origin basis scheduler low high apart data commands figures covered error",

@@ -5,7 +5,8 @@ import shlex
 from dataclasses import replace
 from typing import Any, get_args, get_type_hints
 
-from inferometer.cli.options import MEMORY, OUTPUT, PRICE, REPEATED, SHARDING, VERBS, Options, flags
+from inferometer.cli.options import Options, flags
+from inferometer.cli.verb_options import MEMORY, OUTPUT, PRICE, REPEATED, SHARDING, VERBS
 from inferometer.errors import InferometerError, unknown_name
 
 HELD = ("against", "placements", *OUTPUT)

@@ -132,10 +132,17 @@ def validate(options: Options) -> None:
     check_output(options)
     from inferometer.measurement.questions import SCORED_CLASSES
     from inferometer.measurement.validate import validate_points
+    from inferometer.report.plot import draw, plot_form
 
     classes = SCORED_CLASSES if options.measured_class is None else (options.measured_class,)
     backend = options.backend or DEFAULT_BACKEND
-    rows = validate_points(options.points, backend=backend, calibration=options.calibration, classes=classes)
+    form = None if options.plot is None else plot_form(options.plot)
+    rows: Iterable[dict[str, Any]] = validate_points(
+        options.points, backend=backend, calibration=options.calibration, classes=classes
+    )
+    if options.plot is not None and form is not None:
+        rows = list(rows)
+        draw(rows, options.plot, form)
     if options.json:
         _lines(rows)
         return

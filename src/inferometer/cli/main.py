@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from inferometer.cli.options import VERBS, ClosedPipeError, Options, check_once, command
+from inferometer.cli.options import ClosedPipeError, Options, check_once, command
+from inferometer.cli.verb_options import VERBS
 from inferometer.errors import InferometerError
 
 NOT_FEASIBLE, BAD_INPUT, INTERRUPTED = 1, 2, 130

@@ -13,6 +13,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.models import OptionInfo
 
+from inferometer.cli.verb_options import OUTPUT, REPEATED, REQUIRED, VERBS
 from inferometer.errors import InferometerError
 
 
@@ -254,6 +255,9 @@ class Options:
     measured_class: Annotated[
         str | None, _option("--class", metavar="NAME", text="Points of one class of measurement only.")
     ] = None
+    plot: Annotated[
+        str | None, _option("--plot", metavar="FILE", text="Predicted against measured, a picture: .png or .svg.")
+    ] = None
     on_chip: Annotated[
         str | None, _option("--chip", metavar="NAME", text="Chip or machine that the runs of result files ran on.")
     ] = None
@@ -264,71 +268,6 @@ class Options:
 
 class ClosedPipeError(Exception):
     """Whoever read stdout has gone. No OSError: click would end the process with 1 for that."""
-
-
-REQUIRED = ("model", "chip", "pins", "files")
-
-ENGINE_SPELLING = (
-    "tensor_parallel_size",
-    "pipeline_parallel_size",
-    "data_parallel_size",
-    "expert_parallel_size",
-    "decode_context_parallel_size",
-)
-
-LENGTHS = ("isl", "osl", "context", "images", "image_size")
-ROUTING = ("expert_skew", "distinct_prompts")
-FORMATS = ("quant", "kv_cache_dtype", "state_dtype")
-WORK = (*FORMATS, "batch_size", *LENGTHS, *ROUTING, "phase", "draft_tokens", "all_token_logits")
-SHARDING = ("sizes", *ENGINE_SPELLING, "enable_expert_parallel")
-MEMORY = ("gpu_memory_utilization", "reserve_bytes")
-COST = ("engine", "choice", "backend", "calibration", "scheduler", "overlap")
-OWNED = ("capex", "years", "kwh", "pue")
-PRICE = ("usd_per_chip_hour", "provider", "region", "tier")
-OUTPUT = ("json", "table")
-SUBJECT = ("model", "chip", "machine")
-DEPLOYMENT = (*SUBJECT, *WORK, "state_slots", *SHARDING, *MEMORY, *COST, *PRICE, "what_if", "slo")
-REPEATED = ("what_if", "files")
-PHASE = ("phase", "draft_tokens", "all_token_logits")
-PRICED = tuple(field for field in DEPLOYMENT if field not in (*PHASE, "slo"))
-"""A deployment in both phases."""
-ANY = ("model", "any_chip", *PRICED[2:])
-"""The same, whose CHIP may be left out."""
-PLACED = ("n_gpu_layers", "cpu_offload_gb", "lora_adapters", "lora_rank")
-STARTED = ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "enforce_eager", "enable_prefix_caching")
-STORED = (*FORMATS, "state_slots")
-SIZED = (*SHARDING, *MEMORY, *STARTED, *PLACED, "engine", "what_if", *OUTPUT)
-
-VERBS: dict[str, tuple[str, ...]] = {
-    "search": (*DEPLOYMENT, "by", "per_dollar", "top", "progress", *OUTPUT),
-    "top": (*DEPLOYMENT, "by", "per_dollar", "top", "progress", *OUTPUT),
-    "explain": (*DEPLOYMENT, "placement", "placements", "against", *OUTPUT),
-    "memory": (*SUBJECT, *STORED, "batch_size", "context", *SIZED),
-    "fit": ("model", *STORED, "batch_size", "context", *STARTED, *PLACED, *MEMORY, "engine", *OUTPUT),
-    "max-batch": (*SUBJECT, *STORED, "context", *SIZED),
-    "max-context": (*SUBJECT, *STORED, "batch_size", *SIZED),
-    "ops": ("model", "for_chip", "machine", *WORK, *SHARDING, "choice", *OUTPUT),
-    "params": ("model", "quant", "grouped", *OUTPUT),
-    "kv": ("model", "context", "kv_cache_dtype", "state_dtype", "images", "image_size", *SHARDING, *OUTPUT),
-    "cost": (
-        *(*ANY, "utilization", "break_even", *OWNED),
-        *("compare_clouds", "compare_all", *OUTPUT),
-    ),
-    "compare": (*ANY, "utilization", *OUTPUT),
-    "prices": ("price_chip", "provider", "region", "tier", "live", *OUTPUT),
-    "spec": (
-        *(field for field in PRICED if field not in PRICE),
-        *("draft", "draft_quant", "lookahead", "acceptance", "accepted", "tree_tokens", *OUTPUT),
-    ),
-    "report": (*ANY, "utilization", "break_even", *OWNED, "output", "form", *OUTPUT),
-    "models": OUTPUT,
-    "chips": ("one_chip", "vendor", "min_memory", "sort", "for_model", "quant", *MEMORY, *PRICE, *OUTPUT),
-    "check": ("pins", *OUTPUT),
-    "backends": OUTPUT,
-    "calibrate": ("files", "for_model", "on_chip", *SHARDING, "quant", "kv_cache_dtype", "engine", "output", *OUTPUT),
-    "validate": ("backend", "calibration", "points", "measured_class", *OUTPUT),
-}
-"""Verb -> the fields it takes."""
 
 
 def flags(field: str) -> tuple[str, ...]:

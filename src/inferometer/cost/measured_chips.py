@@ -24,7 +24,7 @@ TIMED_CHIPS = {
     "b300-sxm": TimedChip("blackwell", 7.75e12, {"bf16": 2250e12, "fp8": 4500e12, "fp4": 13500e12}),
     "gb200-nvl72": TimedChip("blackwell", 8e12, {"bf16": 2500e12, "fp8": 5000e12, "fp4": 10000e12}),
     "gb300-nvl72": TimedChip("blackwell", 8e12, {"bf16": 2500e12, "fp8": 5000e12, "fp4": 15000e12}),
-    "l40s": TimedChip("ada", 0.864e12, {"bf16": 362.05e12, "fp8": 733e12}),
+    "l40s": TimedChip("ada", 0.864e12, {"bf16": 362e12, "fp8": 733e12}),
     "rtxpro6000-server": TimedChip("blackwell-pro", 1.792e12, {"bf16": 467.8e12, "fp8": 935.6e12, "fp4": 1871.2e12}),
 }
 """Catalogue id -> what was timed; the catalogue's rates, which a test holds these against. A chip of that name at other

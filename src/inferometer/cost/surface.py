@@ -171,7 +171,7 @@ def between(axes: Sequence[Column], tables: Sequence[Column], which: Indices, at
             index = index * size + (i + side)
         for k, table in enumerate(tables):
             found[k] = found[k] + share * table.reshape(-1)[index]
-    return found
+    return [column.reshape(laid[0].shape) for column in found]
 
 
 def log_of(column: Column) -> Column:
