@@ -151,7 +151,7 @@ def test_every_operation_says_what_its_time_rests_on():
     assert {by_name[name] for name in ("gate+up", "down", "o")} == {"measured"}
     assert {by_name[name] for name in ("mixer.norm", "embedding", "all-reduce(tp)")} == {"calibrated"}
     shares = found.basis_shares
-    spent = {basis: 0.0 for basis in shares}
+    spent = dict.fromkeys(shares, 0.0)
     for op in found.ops:
         spent[op.basis] += op.alone_s * op.share * op.layers
     assert shares == pytest.approx({basis: s / sum(spent.values()) for basis, s in spent.items()})
@@ -225,7 +225,7 @@ def test_the_installed_tables_read_as_they_were_recorded():
     tables = silicon.Silicon()
     assert tables.version == silicon.PINNED
     for form in FORMS:
-        assert (tables.read("h200-sxm", form) is None) == (form == "gemm.fp4" or form == "moe.fp4"), form
+        assert (tables.read("h200-sxm", form) is None) == (form in {"gemm.fp4", "moe.fp4"}), form
     for row in recorded()["rows"]:
         table = tables.read("h200-sxm", row["form"])
         keep = np.all([table.columns[x] == row[x] for x in table.columns], axis=0)

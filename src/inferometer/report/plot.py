@@ -1,6 +1,6 @@
 """What was predicted against what was measured, as a picture: a point a row, the diagonal, the band about it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,16 @@ COLOURS = {
 }
 """Group of points -> colour that those who see fewer tell apart too (Okabe and Ito); others are grey."""
 OTHER = "#777777"
-WHAT = {"A": "fixed batches", "A Argonne": "fixed batches, 2024", "B": "closed loops", "B2": "others' closed loops"} | {
-    "C": "most throughput"
+WHAT = {
+    "A": "fixed batches",
+    "A Argonne": "fixed batches, 2024",
+    "B": "closed loops",
+    "B2": "closed loops, other sources",
+    "C": "most throughput",
 }
 SECONDS = "s"
+TITLES = ("time a token", "time to first token, and whole requests", "rates")
+"""Panels, from the left."""
 
 
 def plot_form(path: str) -> str:
@@ -56,12 +62,14 @@ def draw(lines: Sequence[Mapping[str, Any]], path: str, form: str) -> None:
     rows, summary = [line for line in lines if "group_id" in line], lines[-1]["summary"]
     if not rows:
         raise InferometerError("--plot: no point was scored")
-    panels = [p for p in (_of_unit(rows, seconds=True), _of_unit(rows, seconds=False)) if p]
+    panels = {title: [row for row in rows if _title(row) == title] for title in TITLES}
+    panels = {title: own for title, own in panels.items() if own}
     matplotlib, figures = _matplotlib(), import_module("matplotlib.figure")
     with matplotlib.rc_context({"svg.hashsalt": "inferometer", "font.size": 9}):
-        figure = figures.Figure(figsize=(6 * len(panels), 5.6), layout="constrained")
-        for axes, own in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-            _panel(axes, own)
+        figure = figures.Figure(figsize=(5.6 * len(panels), 5.6), layout="constrained")
+        places = figure.subplots(1, len(panels), squeeze=False)[0]
+        for axes, (title, own) in zip(places, panels.items(), strict=True):
+            _panel(axes, title, own)
         scored, points = f"{summary['scored']:,}", f"{summary['points']:,}"
         figure.suptitle(f"{scored} of {points} published points scored, backend {summary['backend']}")
         try:
@@ -70,13 +78,15 @@ def draw(lines: Sequence[Mapping[str, Any]], path: str, form: str) -> None:
             raise InferometerError(f"--plot {path[:80]} cannot be written: {error.strerror or error}") from None
 
 
-def _of_unit(rows: Iterable[Mapping[str, Any]], *, seconds: bool) -> list[Mapping[str, Any]]:
-    """Return rows of times, or of rates."""
-    return [row for row in rows if (row["unit"] == SECONDS) == seconds]
+def _title(row: Mapping[str, Any]) -> str:
+    """Return the panel of a row: time a token and other times apart, for they are off in different ways."""
+    if row["unit"] != SECONDS:
+        return "rates"
+    return "time a token" if row["metric"] == "tpot" else "time to first token, and whole requests"
 
 
-def _panel(axes: Any, rows: list[Mapping[str, Any]]) -> None:
-    """Draw the points of one unit, the groups with most points first so that none hides another."""
+def _panel(axes: Any, title: str, rows: list[Mapping[str, Any]]) -> None:
+    """Draw the points of one kind, the groups with most points first so that none hides another."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault(row["group"], []).append(row)
@@ -106,8 +116,8 @@ def _panel(axes: Any, rows: list[Mapping[str, Any]]) -> None:
         label=f"band: measured is x {low:.2f} to x {high:.2f} of predicted",
     )
     axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
-    unit = "seconds (TPOT, TTFT, latency)" if rows[0]["unit"] == SECONDS else "tokens a second"
-    axes.set(xlabel=f"measured, {unit}", ylabel=f"predicted, {unit}")
+    unit = "seconds" if rows[0]["unit"] == SECONDS else "tokens a second"
+    axes.set(title=title, xlabel=f"measured, {unit}", ylabel=f"predicted, {unit}")
     axes.grid(visible=True, which="major", linewidth=0.4, alpha=0.5)
     axes.legend(loc="upper left", markerscale=2, frameon=False, fontsize=8)
 
