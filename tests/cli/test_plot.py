@@ -41,7 +41,7 @@ def test_what_is_drawn_is_what_was_scored(tmp_path, monkeypatch):
     file = tmp_path / "a.png"
     plot.draw([*rows, summary], str(file), "png")
     assert file.read_bytes().startswith(b"\x89PNG")
-    assert [axes.get_title() for axes in drawn] == list(plot.TITLES[:2])
+    assert [axes.get_title(loc="left") for axes in drawn] == list(plot.TITLES[:2])
     dots = [tuple(point) for dot in drawn[0].collections[:2] for point in dot.get_offsets()]
     assert sorted(dots) == [(2.0, 1.0), (2.0, 4.0)]
     (diagonal,) = drawn[0].lines

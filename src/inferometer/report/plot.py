@@ -71,7 +71,7 @@ def draw(lines: Sequence[Mapping[str, Any]], path: str, form: str) -> None:
         for axes, (title, own) in zip(places, panels.items(), strict=True):
             _panel(axes, title, own)
         scored, points = f"{summary['scored']:,}", f"{summary['points']:,}"
-        figure.suptitle(f"{scored} of {points} published points scored, backend {summary['backend']}")
+        figure.suptitle(f"{scored} of {points} published points scored, backend {summary['backend']}", fontsize=10)
         try:
             figure.savefig(path, format=form, dpi=150, metadata={"Date": None} if form == "svg" else {"Software": None})
         except OSError as error:
@@ -117,7 +117,8 @@ def _panel(axes: Any, title: str, rows: list[Mapping[str, Any]]) -> None:
     )
     axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
     unit = "seconds" if rows[0]["unit"] == SECONDS else "tokens a second"
-    axes.set(title=title, xlabel=f"measured, {unit}", ylabel=f"predicted, {unit}")
+    axes.set_title(title, loc="left", fontsize=9)
+    axes.set(xlabel=f"measured, {unit}", ylabel=f"predicted, {unit}")
     axes.grid(visible=True, which="major", linewidth=0.4, alpha=0.5)
     axes.legend(loc="upper left", markerscale=2, frameon=False, fontsize=8)
 
