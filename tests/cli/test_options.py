@@ -22,6 +22,7 @@ TABLE = {
     "images": "--images",
     "image_size": "--image-size",
     "expert_skew": "--expert-skew",
+    "redundant_experts": "--redundant-experts",
     "distinct_prompts": "--distinct-prompts",
     "phase": "--phase",
     "draft_tokens": "--draft-tokens",
@@ -100,10 +101,11 @@ SHARDING = (
 MEMORY = "gpu_memory_utilization reserve_bytes"
 PRICE = "usd_per_chip_hour provider region tier"
 DEPLOYMENT = (
-    f"model chip machine {WORK} state_slots {SHARDING} {MEMORY} engine choice backend calibration scheduler overlap"
+    f"model chip machine {WORK} redundant_experts state_slots {SHARDING} {MEMORY} engine choice backend calibration"
+    " scheduler overlap"
     f" {PRICE} what_if slo"
 )
-WITHOUT_PHASE = f"{WORK.removesuffix(' phase draft_tokens all_token_logits')} state_slots"
+WITHOUT_PHASE = f"{WORK.removesuffix(' phase draft_tokens all_token_logits')} redundant_experts state_slots"
 PRICED = f"{WITHOUT_PHASE} {SHARDING} {MEMORY} engine choice backend calibration scheduler overlap {PRICE} what_if"
 UNPRICED = f"{WITHOUT_PHASE} {SHARDING} {MEMORY} engine choice backend calibration scheduler overlap what_if"
 STARTED = "max_model_len max_num_seqs max_num_batched_tokens enforce_eager enable_prefix_caching"

@@ -73,7 +73,7 @@ KEYS = {
     "cache": "name kind layers heads width dtype tokens_per_entry most_entries bytes_per_token bytes_per_sequence",
     "sizes": "r pp dpa tp ep etp dcp",
     "workload": "isl osl context images image_size image_tokens draft_tokens all_token_logits expert_skew"
-    " distinct_prompts kv_cache_dtype"
+    " distinct_prompts redundant_experts kv_cache_dtype"
     " reserve_bytes overlap assumed what_if",
     "change": "field before after",
     "comparison": "version a b ratio terms memory choices",

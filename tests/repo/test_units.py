@@ -50,6 +50,8 @@ ALLOWED = {
     **dict.fromkeys(("measured", "shipped", "fitted", "left_out"), "in the unit of the run's metric, beside it"),
     "factors": "ratios: factors on what kernels were timed at, by name",
     "expert_skew": "exponent of a power law",
+    "axes": "knots of coordinates, each of a unit of its own",
+    "sure": "how near a timing is, 0 to 1",
     **dict.fromkeys(("coverage", "without", "any_sharding", "one_sharding"), "figures of errors: counts and ratios"),
     "held_out": "figures of errors: counts and ratios",
     "figures": "same",

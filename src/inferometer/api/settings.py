@@ -10,7 +10,7 @@ from inferometer.api.choices import check_choices, parse_choices, pinned
 from inferometer.api.engines import DEFAULT_ENGINE, engine_of
 from inferometer.api.memory_ask import MemorySettings, of_problem
 from inferometer.api.whatif import Wanted, changed, parse_what_if
-from inferometer.api.workload import lengths, parse_phase, say_images, with_images, with_routing
+from inferometer.api.workload import lengths, parse_phase, say_images, with_images, with_redundant, with_routing
 from inferometer.catalog.loader import Quote, default_price, quote
 from inferometer.cost.registry import create_backend, usual_scheduler
 from inferometer.cost.schedulers import Overlap, parse_overlap
@@ -52,6 +52,8 @@ class Settings(TypedDict, total=False):
     """Exponent of the power law that experts are popular by (0: all alike)."""
     distinct_prompts: int | None
     """Different prompts in flight at a replica; sequences that share one choose the same experts (all differ)."""
+    redundant_experts: int | None
+    """Copies of experts in every layer, spread over the ranks of expert parallelism (none)."""
     phase: str | None
     """decode, prefill, extend (isl new tokens behind context cached ones), or verify (drafted tokens and one more)."""
     draft_tokens: int | None
@@ -243,7 +245,8 @@ def settle_workload(settings: Settings, by: str | None, assumed: dict[str, str])
         phase_given=given is not None,
     )
     work = with_images(work, settings.get("images"), settings.get("image_size"), assumed)
-    return with_routing(work, settings.get("expert_skew"), settings.get("distinct_prompts"))
+    work = with_routing(work, settings.get("expert_skew"), settings.get("distinct_prompts"))
+    return with_redundant(work, settings.get("redundant_experts"))
 
 
 def _slots(given: int | None) -> int:

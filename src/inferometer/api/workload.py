@@ -24,6 +24,9 @@ MAX_PIXELS = 100_000
 MAX_SKEW = 5.0
 """Steepest popularity of experts taken: nearly all tokens go to the same k."""
 
+MAX_REDUNDANT = 4096
+"""Most copies of experts a layer."""
+
 MAX_PROMPTS = 100_000_000
 """Most prompts, as of sequences."""
 
@@ -182,3 +185,10 @@ def say_images(problem: Problem, assumed: dict[str, str]) -> None:
         assumed["phase"] = phase_text(problem.workload)
     if "context" in assumed:
         assumed["context"] = mean_text(problem.workload)
+
+
+def with_redundant(work: Workload, redundant: int | None) -> Workload:
+    """Return the workload of a deployment with copies of experts; raises InferometerError for a number out of range."""
+    if redundant is not None and not 0 <= redundant <= MAX_REDUNDANT:
+        raise InferometerError(f"--redundant-experts {redundant}: must be from 0 to {MAX_REDUNDANT}")
+    return msgspec.structs.replace(work, redundant_experts=redundant or 0)

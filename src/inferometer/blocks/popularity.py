@@ -8,6 +8,10 @@ without replacement: p_i = 1 - exp(-x i^-S), with x such that they sum to k E / 
 stopped when k have rung). Which expert is popular says nothing of where it lies: ranks are means over random ways to
 place them.
 
+Redundant experts (N copies beside the E; deepseek-ai/EPLB): a copy goes, N times, to the expert whose copies are wanted
+most each; a copy is wanted p_i / c_i. Ranks are then filled with the copies wanted most first, each on the rank with
+least so far that has room: the balancer is taken to know the popularity, which engines estimate.
+
 What skew does is told as a ratio to no skew, in the same approximation, on what `busiest_rank` gives: so S = 0 is
 uniform popularity to the last bit. Each column is of its own busiest rank: of copies the one with the popular experts,
 of distinct experts another, as a step waits for both.
@@ -55,11 +59,11 @@ def routed(block: Moe, ranks: Column, sequences: Column, tokens: Column, how: Ro
     Sequences with one prompt send each token to the same experts: U = T min(1, D / sequences) differ, each of which
     counts T / U times. With one prompt in decode just k experts are read.
     """
-    if how.usual:
+    if how.usual and not block.redundant:
         return busiest_rank(block, ranks, tokens)
     distinct = tokens * np.minimum(1.0, how.distinct_prompts / np.maximum(sequences, 1.0))
     found = busiest_rank(block, ranks, distinct)
-    if how.skew > 0:
+    if how.skew > 0 or block.redundant:
         found = _skewed(block, ranks, distinct, found, how.skew)
     times = tokens / distinct
     return Busiest(found.copies * times, found.distinct, found.tokens * times)
@@ -97,14 +101,14 @@ def _skewed(block: Moe, ranks: Column, tokens: Column, plain: Busiest, skew: flo
     index = index.reshape(np.shape(ranks))
     octave = np.log2(np.maximum(tokens, 1.0))
     shape = np.broadcast_shapes(octave.shape, index.shape)
-    key = (block.experts, experts_a_token(block))
+    key = (block.experts, experts_a_token(block), block.redundant)
     times = [np.ones(shape) for _ in Ratios._fields]
     for i, n in enumerate(sizes):
         mine = np.broadcast_to(index == i, shape)
         at = np.broadcast_to(octave, shape)[mine]
         for column, ratio in zip(times, _ratios(*key, int(n), skew), strict=True):
             column[mine] = np.interp(at, np.arange(OCTAVES), ratio)
-    local = np.ceil(block.experts / ranks)
+    local = np.ceil((block.experts + block.redundant) / ranks)
     copies = np.minimum(plain.copies * times[0], tokens * np.minimum(float(block.top_k), local))
     distinct = np.minimum(np.minimum(plain.distinct * times[1], local), copies)
     seen = np.minimum(np.minimum(plain.tokens * times[2], tokens), copies)
@@ -112,14 +116,14 @@ def _skewed(block: Moe, ranks: Column, tokens: Column, plain: Busiest, skew: flo
 
 
 @lru_cache(maxsize=1 << 10)
-def _ratios(experts: int, total: float, ranks: int, skew: float) -> Ratios:
-    """Return what skew does on one number of ranks."""
-    own, alike = (_expected(experts, total, ranks, s) for s in (skew, 0.0))
+def _ratios(experts: int, total: float, redundant: int, ranks: int, skew: float) -> Ratios:
+    """Return what skew and copies do on one number of ranks."""
+    own, alike = _expected(experts, total, redundant, ranks, skew), _expected(experts, total, 0, ranks, 0.0)
     return Ratios(*(mine / plain for mine, plain in zip(own, alike, strict=True)))
 
 
 @lru_cache(maxsize=1 << 10)
-def _expected(experts: int, total: float, ranks: int, skew: float) -> Ratios:
+def _expected(experts: int, total: float, redundant: int, ranks: int, skew: float) -> Ratios:
     """Return expected copies, distinct experts and distinct tokens of each one's busiest rank, T = 1, 2, 4, ...
 
     Of experts chosen with probabilities p a rank has copies of mean T sum p and variance T sum p (1 - p), as if drawn
@@ -127,11 +131,8 @@ def _expected(experts: int, total: float, ranks: int, skew: float) -> Ratios:
     of independent ones with this variance. It has distinct experts of probability q = 1 - (1 - p)^T each, and tokens
     of 1 - prod(1 - p).
     """
-    local = -(-experts // ranks)
-    chosen = np.zeros(local * ranks)
-    chosen[:experts] = chosen_by(experts, total, skew)
-    lot = np.random.default_rng(0)
-    ways = np.stack([lot.permutation(chosen) for _ in range(WAYS)]).reshape(WAYS, ranks, local)
+    chosen = chosen_by(experts, total, skew)
+    ways = balanced(copied(chosen, redundant), ranks)[None] if redundant else _lots(chosen, ranks)
     tokens = 2.0 ** np.arange(OCTAVES)
     each, spread = ways.sum(axis=2), (ways * (1 - ways)).sum(axis=2)
     hit = 1 - np.prod(1 - ways, axis=2)
@@ -140,6 +141,43 @@ def _expected(experts: int, total: float, ranks: int, skew: float) -> Ratios:
     copies = np.array([_largest(t * each, np.sqrt(t * spread)) for t in tokens])
     seen = np.array([_largest(t * hit, np.sqrt(t * hit * (1 - hit))) for t in tokens])
     return Ratios(copies, distinct, seen)
+
+
+def _lots(chosen: Column, ranks: int) -> Column:
+    """Return random placements of experts on ranks, (WAYS, ranks, experts of a rank); empty places are never chosen."""
+    local = -(-len(chosen) // ranks)
+    places = np.zeros(local * ranks)
+    places[: len(chosen)] = chosen
+    lot = np.random.default_rng(0)
+    return np.stack([lot.permutation(places) for _ in range(WAYS)]).reshape(WAYS, ranks, local)
+
+
+def copied(chosen: Column, redundant: int) -> Column:
+    """Return how each copy is wanted: every expert has one, and N more go where copies are wanted most.
+
+    >>> copied(np.array([0.8, 0.6, 0.1]), 2).tolist()
+    [0.4, 0.4, 0.3, 0.3, 0.1]
+    """
+    counts = np.ones(len(chosen))
+    for _ in range(redundant):
+        counts[np.argmax(chosen / counts)] += 1
+    return np.repeat(chosen / counts, counts.astype(np.intp))
+
+
+def balanced(copies: Column, ranks: int) -> Column:
+    """Return copies placed on ranks, (ranks, places): most wanted first, each on the rank with least that has room.
+
+    >>> balanced(np.array([0.5, 0.4, 0.3, 0.2]), 2).tolist()
+    [[0.5, 0.2], [0.4, 0.3]]
+    """
+    room = -(-len(copies) // ranks)
+    placed, held, load = np.zeros((ranks, room)), np.zeros(ranks, dtype=np.intp), np.zeros(ranks)
+    for wanted in np.sort(copies)[::-1]:
+        rank = int(np.argmin(np.where(held < room, load, np.inf)))
+        placed[rank, held[rank]] = wanted
+        held[rank] += 1
+        load[rank] += wanted
+    return placed
 
 
 def _largest(mean: Column, sigma: Column) -> float:

@@ -99,6 +99,9 @@ class Options:
     distinct_prompts: Annotated[
         int | None, _option("--distinct-prompts", metavar="N", text="Different prompts in flight: same experts (all).")
     ] = None
+    redundant_experts: Annotated[
+        int | None, _option("--redundant-experts", metavar="N", text="Copies of experts a layer, over EP's ranks (0).")
+    ] = None
     phase: Annotated[
         str | None, _option("--phase", metavar="PHASE", text="decode (default), prefill, extend or verify.")
     ] = None

@@ -169,6 +169,7 @@ def settings(options: Options) -> api.Settings:
         image_size=options.image_size,
         expert_skew=options.expert_skew,
         distinct_prompts=options.distinct_prompts,
+        redundant_experts=options.redundant_experts,
         phase=options.phase,
         draft_tokens=options.draft_tokens,
         all_token_logits=options.all_token_logits,
@@ -232,7 +233,11 @@ def say_unused(options: Options, model: ModelSpec) -> None:
         say(f"{' and '.join(states)} not used: {model.name} keeps no recurrent state")
     routing = [
         name
-        for name, value in (("--expert-skew", options.expert_skew), ("--distinct-prompts", options.distinct_prompts))
+        for name, value in (
+            ("--expert-skew", options.expert_skew),
+            ("--distinct-prompts", options.distinct_prompts),
+            ("--redundant-experts", options.redundant_experts),
+        )
         if value
     ]
     if routing and not is_moe(model):

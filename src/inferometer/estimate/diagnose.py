@@ -90,9 +90,10 @@ def _mixer(mixer: Single, sizes: Sizes) -> list[Diagnostic]:
 
 
 def _moe(moe: Moe, sizes: Sizes) -> list[Diagnostic]:
-    if moe.experts % sizes.ep:
-        most = -(-moe.experts // sizes.ep)
-        text = f"EP={sizes.ep} does not divide {moe.experts} experts: some ranks hold {most}; take a divisor"
+    held = moe.experts + moe.redundant
+    if held % sizes.ep:
+        most = -(-held // sizes.ep)
+        text = f"EP={sizes.ep} does not divide {held} experts: some ranks hold {most}; take a divisor"
         return [Diagnostic(name="experts-not-divisible", text=text)]
     return []
 

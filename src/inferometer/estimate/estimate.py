@@ -19,7 +19,7 @@ from inferometer.errors import InferometerError
 from inferometer.estimate.candidates import GROUP_OF, Block, Placements, make_shardings, pairs_of
 from inferometer.estimate.diagnose import diagnose
 from inferometer.estimate.legality import Rule, broken_rules
-from inferometer.estimate.passes import of_model
+from inferometer.estimate.passes import of_model, with_copies
 from inferometer.estimate.pick import Rows, pick
 from inferometer.estimate.precision import resolve_precision
 from inferometer.estimate.record import Reader, Record
@@ -58,7 +58,7 @@ def make_problem(
         support = chosen.supports(kind, machine.chip)
         if not support.ok:
             raise InferometerError(f"backend {chosen.name} cannot price {kind} on {machine.chip.id}: {support.reason}")
-    workload, image = of_model(workload, model)
+    model, (workload, image) = with_copies(model, workload.redundant_experts), of_model(workload, model)
     visible, kept = float(machine.chip.memory_bytes), reserve or Reserve()
     return Problem(
         model=model,

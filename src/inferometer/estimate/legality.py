@@ -96,16 +96,17 @@ def _width_rule(width: int, sizes: Sizes) -> Rule:
 
 def _moe_rules(moe: Moe, engine: EngineSpec, sizes: Sizes) -> list[Rule]:
     ep, etp, tp = sizes["ep"], sizes["etp"], sizes["tp"]
+    held = moe.experts + moe.redundant
     rules = [
-        Rule("ep-exceeds-experts", ep > moe.experts, f"EP must be at most {moe.experts}, the experts"),
+        Rule("ep-exceeds-experts", ep > held, f"EP must be at most {held}, the experts"),
         Rule("width-not-divisible", moe.width % etp != 0, f"ETP must divide the expert width {moe.width}"),
     ]
     if moe.shared_width:
         advice = f"TP must divide the shared expert width {moe.shared_width}"
         rules.append(Rule("width-not-divisible", moe.shared_width % tp != 0, advice))
     if engine.whole_experts:
-        advice = f"{engine.id} wants EP to divide the {moe.experts} experts"
-        rules.append(Rule("experts-not-divisible", moe.experts % ep != 0, advice))
+        advice = f"{engine.id} wants EP to divide the {held} experts"
+        rules.append(Rule("experts-not-divisible", held % ep != 0, advice))
     if engine.ep_spans_stage:
         advice = f"{engine.id} has EP = 1 or the whole stage"
         rules.append(Rule("engine-refuses-ep", (ep > 1) & (etp > 1), advice))

@@ -13,6 +13,7 @@ from inferometer.blocks.popularity import USUAL, Routing
 from inferometer.estimate.precision import Precision
 from inferometer.graph.ops import Column
 from inferometer.specs.deployment import Workload
+from inferometer.specs.feedforward import Moe
 from inferometer.specs.formats import bytes_per_element, find_format
 from inferometer.specs.model import ModelSpec
 
@@ -28,6 +29,14 @@ def of_model(work: Workload, model: ModelSpec) -> tuple[Workload, ImageCount | N
         return work, None
     where = "cross_tokens" if sees_images(model) else "image_tokens"
     return msgspec.structs.replace(work, **{where: work.images * image.tokens}), image
+
+
+def with_copies(model: ModelSpec, redundant: int) -> ModelSpec:
+    """Return the model with so many copies of experts in every layer that has experts."""
+    if not redundant:
+        return model
+    ffns = (msgspec.structs.replace(f, redundant=redundant) if isinstance(f, Moe) else f for f in model.ffns)
+    return msgspec.structs.replace(model, ffns=tuple(ffns))
 
 
 def routing_of(work: Workload) -> Routing:

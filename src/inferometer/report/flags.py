@@ -62,6 +62,8 @@ def _vllm(answer: Answer) -> LaunchFlags:
         "--pipeline-parallel-size": sizes.pp if sizes.pp > 1 else None,
         "--data-parallel-size": sizes.dpa if sizes.dpa > 1 else None,
         "--enable-expert-parallel": "" if moe and sizes.ep > 1 else None,
+        "--enable-eplb": "" if _copies(answer) else None,
+        "--eplb-config.num_redundant_experts": _copies(answer),
         "--all2all-backend": ALL2ALL.get(_exchange(answer)) if _trades(answer) and sizes.dpa > 1 else None,
         "--decode-context-parallel-size": sizes.dcp if sizes.dcp > 1 else None,
         "--dcp-comm-backend": "a2a" if _taken(answer, "dcp-combine") == "exchange" else None,
@@ -92,6 +94,8 @@ def _sglang(answer: Answer) -> LaunchFlags:
         "--dp-size": sizes.dpa if sizes.dpa > 1 else None,
         "--enable-dp-attention": "" if sizes.dpa > 1 else None,
         "--ep-size": sizes.ep if moe and sizes.ep > 1 else None,
+        "--enable-eplb": "" if _copies(answer) else None,
+        "--ep-num-redundant-experts": _copies(answer),
         "--moe-a2a-backend": "deepep" if _trades(answer) and sizes.etp == 1 else None,
         "--deepep-mode": DEEPEP_MODES.get(_exchange(answer)) if _trades(answer) and sizes.etp == 1 else None,
         "--dcp-size": sizes.dcp if sizes.dcp > 1 else None,
@@ -123,6 +127,12 @@ def _reasons(answer: Answer, engine: str) -> list[str]:
 def _taken(answer: Answer, name: str) -> str:
     """Return the plan of a Choice; empty where there was none."""
     return next((choice.plan for choice in answer.estimate.choices if choice.name == name), "")
+
+
+def _copies(answer: Answer) -> int | None:
+    """Return the redundant experts of a layer; None without any. vLLM: vllm/config/parallel.py, EPLBConfig."""
+    copies = answer.problem.workload.redundant_experts
+    return copies if copies and answer.estimate.sizes.ep > 1 else None
 
 
 def _trades(answer: Answer) -> bool:

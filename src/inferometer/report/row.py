@@ -21,7 +21,7 @@ LISTED_PLACES = ("tp", "dpa", "dcp", "pp", "ep", "etp")
 
 SILENT = (
     *("what_if", "images", "image_size", "image_tokens", "draft_tokens", "all_token_logits"),
-    *("expert_skew", "distinct_prompts"),
+    *("expert_skew", "distinct_prompts", "redundant_experts"),
 )
 """Parts of a workload that do not count where they ask for nothing."""
 
@@ -155,6 +155,7 @@ def _asked(answer: Answer) -> dict[str, Any]:
             "all_token_logits": work.all_token_logits,
             "expert_skew": work.expert_skew,
             "distinct_prompts": work.distinct_prompts,
+            "redundant_experts": work.redundant_experts,
             "kv_cache_dtype": problem.model.kv_format,
             "reserve_bytes": answer.estimate.memory.reserve_bytes,
             "overlap": list(problem.overlap),

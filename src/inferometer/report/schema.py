@@ -47,6 +47,7 @@ WORKLOAD = (
     Field("all_token_logits", "boolean", "", "logits of every prompt token, not of the last alone"),
     Field("expert_skew", "number", "", "exponent of the power law that experts are popular by; 0: all alike"),
     Field("distinct_prompts", "integer?", "", "different prompts in flight at a replica; null: all differ"),
+    Field("redundant_experts", "integer", "", "copies of experts in every layer, over the ranks of EP"),
     Field("kv_cache_dtype", "string", "", "format of the KV cache"),
     Field("reserve_bytes", "number", "B", "memory of a chip kept from weights and KV"),
     Field("overlap", "number[]", "", "shares of memory and network time that can hide"),

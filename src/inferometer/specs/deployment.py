@@ -88,6 +88,8 @@ class Workload(Spec, frozen=True, kw_only=True):
     """Exponent of the power law that experts are popular by; 0: all alike."""
     distinct_prompts: int | None = None
     """Different prompts in flight at a replica: sequences that share one choose the same experts; None: all differ."""
+    redundant_experts: int = 0
+    """Copies of experts that every layer holds beside its own, spread over the ranks of EP."""
     cross_tokens: int = 0
     """Tokens of all images of a request that cross-attention sees, none of them in the prompt."""
 

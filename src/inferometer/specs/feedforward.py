@@ -64,6 +64,8 @@ class Moe(Block, tag="moe", frozen=True, kw_only=True):
     layers); 0: the router chooses. The router still weighs them."""
     routed_shared: int = 0
     """Shared experts with a row of the router, which weighs them (Inkling)."""
+    redundant: int = 0
+    """N: copies of experts beside the E, of those that are wanted most; a deployment's, never a checkpoint's."""
 
     def matrices(self) -> tuple[str, ...]:
         """Return the names of its matrices."""
