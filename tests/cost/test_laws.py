@@ -6,7 +6,6 @@ import msgspec
 import numpy as np
 import pytest
 from cost.recorded import FOUND, backend
-from cost.test_calibrated import CHIPS as OTHERS
 from cost.test_calibrated import WORKS, core, product, resized
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +15,10 @@ from inferometer.cost.measured_chips import TIMED_CHIPS
 from inferometer.cost.roofline import Roofline
 from inferometer.graph.ops import OpKind, Traffic
 
-CHIPS = OTHERS | st.sampled_from([chip for chip in load_chips().values() if chip.id in TIMED_CHIPS])
+PRICED = [chip for chip in load_chips().values() if all(backend(x).supports(OpKind.GEMM, chip).ok for x in FOUND)]
+CHIPS = st.sampled_from([chip for chip in PRICED if "bf16" in chip.peak_flops_per_s]) | st.sampled_from(
+    [chip for chip in PRICED if chip.id in TIMED_CHIPS]
+)
 """Chips, those with tables as often as all others together."""
 
 every = pytest.mark.parametrize("name", FOUND)
