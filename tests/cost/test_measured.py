@@ -13,7 +13,7 @@ from cost.test_calibrated import core, product
 from inferometer import load_machine, load_model
 from inferometer.catalog.chips import find_chip, load_chips
 from inferometer.cost import silicon
-from inferometer.cost.calibrated import calibrated_with
+from inferometer.cost.calibrated import calibrated_with, load_serving
 from inferometer.cost.measured import LEAST, Measured
 from inferometer.cost.measured_chips import TIMED_CHIPS
 from inferometer.cost.measured_forms import FORMS
@@ -23,6 +23,8 @@ from inferometer.cost.silicon import MISSING, Timed
 from inferometer.errors import InferometerError
 from inferometer.estimate.estimate import estimate, make_problem
 from inferometer.graph.ops import OpKind, Traffic
+from inferometer.measurement.questions import fold_of
+from inferometer.measurement.validate import asked_points, fold_backends, seen_by_fit
 from inferometer.specs.deployment import Deployment, Sizes
 
 H200 = find_chip("h200")
@@ -193,6 +195,16 @@ def test_search_finds_what_explain_prices():
     asked = ("--sizes", sizes) if sizes else ()
     again = inferometer("explain", *words, *asked, "--batch", str(best["batch"])).rows[0]
     assert (again["step_s"], again["id"]) == (best["step_s"], best["id"])
+
+
+def test_validate_prices_a_point_by_the_factors_of_its_fold():
+    own = backend("recorded")
+    asked = next(one.question for one in asked_points(("B",)) if one.point.metric == "tpot")
+    found = fold_backends(own)(asked)
+    fold = load_serving().folds[fold_of(asked.setup.model, asked.setup.chip)]
+    assert found.tables is own.tables
+    assert found.inner.generations == calibrated_with(fold).generations
+    assert not seen_by_fit(own, H200)
 
 
 @pytest.fixture
