@@ -66,14 +66,15 @@ def draw(lines: Sequence[Mapping[str, Any]], path: str, form: str) -> None:
     panels = {title: own for title, own in panels.items() if own}
     matplotlib, figures = _matplotlib(), import_module("matplotlib.figure")
     with matplotlib.rc_context({"svg.hashsalt": "inferometer", "font.size": 9}):
-        figure = figures.Figure(figsize=(5.6 * len(panels), 5.6), layout="constrained")
+        figure = figures.Figure(figsize=(5.6 * len(panels), 6.2), layout="constrained")
         places = figure.subplots(1, len(panels), squeeze=False)[0]
         for axes, (title, own) in zip(places, panels.items(), strict=True):
             _panel(axes, title, own)
         scored, points = f"{summary['scored']:,}", f"{summary['points']:,}"
         figure.suptitle(f"{scored} of {points} published points scored, backend {summary['backend']}", fontsize=10)
         try:
-            figure.savefig(path, format=form, dpi=150, metadata={"Date": None} if form == "svg" else {"Software": None})
+            told = {"Date": None} if form == "svg" else {"Software": None}
+            figure.savefig(path, format=form, dpi=150, bbox_inches="tight", metadata=told)
         except OSError as error:
             raise InferometerError(f"--plot {path[:80]} cannot be written: {error.strerror or error}") from None
 
