@@ -178,7 +178,7 @@ class Options:
         str | None, _option("--backend", metavar="NAME", text="Cost backend: calibrated (default), roofline, measured.")
     ] = None
     calibration: Annotated[
-        str | None, _option("--calibration", metavar="FILE", text="Your own factors, as calibrate wrote them.")
+        str | None, _option("--calibration", metavar="FILE|ERA", text="Your own factors; or an era: vllm-2024.")
     ] = None
     scheduler: Annotated[
         str | None, _option("--scheduler", metavar="NAME", text="serial, overlap or dag (the backend's).")

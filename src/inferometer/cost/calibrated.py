@@ -5,7 +5,7 @@ lie in `data/kernels.json` with what they come from. A generation without timing
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import log
 from pathlib import Path
@@ -14,6 +14,7 @@ import msgspec
 
 from inferometer.cost.backend import Band, CostBackend, Support, Told, WorkPrice
 from inferometer.cost.calibration import Calibration, calibration_of
+from inferometer.cost.eras import Era, aged, find_era, load_eras
 from inferometer.cost.factors import Factors, generation_with, link_with
 from inferometer.cost.groups import LinkRate
 from inferometer.cost.kernels import (
@@ -125,6 +126,19 @@ def calibrated_with(factors: Mapping[str, Factors], calibration: Calibration | N
     )
 
 
+WIDEN = 1.6
+"""How much wider the band is where an era's software was not run on a generation (assumed)."""
+
+
+def calibrated_in(era: str, fold: int | None = None, calibration: Calibration | None = None) -> "Calibrated":
+    """Return the backend with an era's software, or as a fold knows both; raises UnknownNameError for no era's name."""
+    own, serving = find_era(era), load_serving()
+    if own is None:
+        raise unknown_name("era", era, [one.name for one in load_eras().eras])
+    factors = serving.factors if fold is None else serving.folds[fold]
+    return replace(calibrated_with(aged(factors, own, fold), calibration), era=own)
+
+
 @dataclass(frozen=True, slots=True)
 class Calibrated:
     """Kernels by generation, links by geometry and rate."""
@@ -134,6 +148,8 @@ class Calibrated:
     known: frozenset[str] = frozenset()
     """Generations whose factors are fitted to measurements of their own chips."""
     calibration: Calibration | None = None
+    era: Era | None = None
+    """Software of another time than today's."""
     name: str = "calibrated"
     basis: str = "calibrated"
 
@@ -198,7 +214,11 @@ class Calibrated:
 
     def band_of(self, chip: ChipSpec, axes: Sequence[Axis]) -> Band:
         """Return the band of a chip: wider where something of it is assumed, that of one's own runs on their chip."""
-        serving, own = load_serving(), self.calibration
+        serving, own, era = load_serving(), self.calibration, self.era
+        if era is not None:
+            wide = WIDEN if self.basis_of(chip, axes) == "assumed" else 1.0
+            source = f"{era.of}; {load_eras().command}, {load_eras().date}"
+            return Band(era.low / wide, era.high * wide, source, serving.apart)
         if self.basis_of(chip, axes) == "assumed":
             unmeasured = "links" if chip.generation in self.known else chip.generation or "a chip of no generation"
             return self._band(f"{unmeasured} not measured", serving.wide_low, serving.wide_high)
@@ -231,7 +251,12 @@ def _of(table: dict[str, Product], dtype: str) -> Product:
 
 
 def shipped(calibration: object | None = None) -> Calibrated:
-    """Return the backend with its own fits; `calibration` (a file that `inferometer calibrate` wrote) adds to them."""
+    """Return the backend with its own fits.
+
+    `calibration`: a file that `inferometer calibrate` wrote adds to them; the name of an era ages them.
+    """
+    if isinstance(calibration, str) and find_era(calibration) is not None:
+        return calibrated_in(calibration)
     return calibrated_with(load_serving().factors, calibration_of(calibration))
 
 

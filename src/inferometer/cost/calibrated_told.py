@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from inferometer.cost.backend import Band, Covered, Figure, Told
+from inferometer.cost.eras import Era, load_eras
 
 if TYPE_CHECKING:
     from inferometer.cost.calibrated import Calibrated, Fits, Serving
@@ -34,8 +35,8 @@ def told(backend: "Calibrated", fits: "Fits", serving: "Serving") -> Told:
     )
     return Told(
         data=DATA,
-        commands=(f"{fits.command} ({fits.date})", f"{serving.command} ({serving.date})"),
-        figures=(*figures, *links),
+        commands=tuple(f"{one.command} ({one.date})" for one in (fits, serving, load_eras())),
+        figures=(*figures, *links, *(_era_figure(era) for era in load_eras().eras)),
         covered=tuple(_covered(backend, fits, serving, name) for name in fits.generations),
     )
 
@@ -56,6 +57,11 @@ def _covered(backend: "Calibrated", fits: "Fits", serving: "Serving", name: str)
         source=own.source,
         figures=tuple(_kernel_figure(form, figure) for form, figure in held.items()),
     )
+
+
+def _era_figure(era: Era) -> Figure:
+    own = era.figures
+    return Figure(f"--calibration {era.name}", int(own["n"]), own["median"], own["p90"], own["bias"])
 
 
 def _kernel_figure(form: str, own: Mapping[str, float]) -> Figure:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import msgspec
 
+from inferometer.cost.eras import load_eras
 from inferometer.cost.factors import NAMES, Factors
-from inferometer.errors import InferometerError
+from inferometer.errors import InferometerError, unknown_name
 
 LEAST_FACTOR, MOST_FACTOR = 0.01, 100.0
 """Factors beyond are slips of a unit."""
@@ -70,6 +71,8 @@ def read_calibration(path: str | Path) -> Calibration:
     Raises InferometerError, one line, for a file that cannot be read, is not TOML, or is no calibration.
     """
     file = Path(path)
+    if not file.suffix and not file.exists():
+        raise unknown_name("calibration", str(path), ["a file", *(era.name for era in load_eras().eras)])
     try:
         data = file.read_bytes()
     except (OSError, ValueError) as error:

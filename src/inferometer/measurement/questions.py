@@ -15,6 +15,7 @@ from zlib import crc32
 from inferometer.blocks.kinds import is_moe
 from inferometer.measurement.models import KV_FORMATS, QUANTISED_HEAD, WEIGHT_FORMATS, chip_of, find_model
 from inferometer.measurement.points import Point
+from inferometer.measurement.summary import ARGONNE
 from inferometer.specs.deployment import Sizes
 from inferometer.specs.model import ModelSpec
 
@@ -35,6 +36,20 @@ def fold_of(model: str, chip: str) -> int:
     True
     """
     return crc32(f"{model}|{chip}".encode()) % FOLDS
+
+
+ERAS = {
+    "vllm-2024": "vLLM of the first half of 2024, argonne-lcf/LLM-Inference-Bench (arXiv:2411.00136)",
+    "trtllm-2024": "TensorRT-LLM of the first half of 2024, argonne-lcf/LLM-Inference-Bench (arXiv:2411.00136)",
+}
+"""Software of another time that scalars are fitted to (`fit_eras`)."""
+
+ENGINE_OF_ERA = {"vLLM": "vllm-2024", "TensorRT-LLM": "trtllm-2024"}
+
+
+def era_of(point: Point) -> str:
+    """Return the era of a row's software; nothing where it is of today."""
+    return ENGINE_OF_ERA.get(point.framework, "") if point.source.url.startswith(ARGONNE) else ""
 
 
 NARROW = ("fp8", "fp8-block", "nvfp4", "mxfp4")
@@ -100,6 +115,8 @@ class Question(NamedTuple):
     assumed: tuple[str, ...]
     klass: str = "A"
     framework: str = ""
+    era: str = ""
+    """Of the software, where it is not of today."""
 
     @property
     def loops(self) -> bool:
@@ -160,6 +177,7 @@ def ask(point: Point) -> Question | str:
         assumed=tuple(assumed),
         klass=point.klass,
         framework=point.framework,
+        era=era_of(point),
     )
 
 

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from inferometer.cost.backend import Band, CostBackend, band_of
-from inferometer.cost.calibrated import Calibrated, calibrated_with, load_serving
+from inferometer.cost.calibrated import Calibrated, calibrated_in, calibrated_with, load_serving
 from inferometer.cost.measured import Measured
 from inferometer.cost.registry import create_backend
 from inferometer.errors import InferometerError, unknown_name
@@ -75,14 +76,22 @@ def predicted(asked: Sequence[tuple[Question, str]], pricer: Pricer) -> list[flo
 
 
 def fold_backends(backend: CostBackend) -> Callable[[Question], CostBackend]:
-    """Return the backend that each question is put to: of a fitted one, the fold's that has not seen its pair."""
+    """Return the backend that each question is put to: of a fitted one, the fold's that has not seen its pair.
+
+    Runs of another era take that era's scalars on it, of the same fold.
+    """
     fitted = fitted_of(backend)
     if fitted is None:
         return lambda question: backend  # noqa: ARG005 (called as the other)
-    folds: list[CostBackend] = [calibrated_with(factors, fitted.calibration) for factors in load_serving().folds]
-    if isinstance(backend, Measured):
-        folds = [backend.over(calibrated_with(factors, fitted.calibration)) for factors in load_serving().folds]
-    return lambda question: folds[fold_of(question.setup.model, question.setup.chip)]
+
+    @cache
+    def of(fold: int, era: str) -> CostBackend:
+        own = fitted.calibration
+        found = calibrated_in(era, fold, own) if era else calibrated_with(load_serving().folds[fold], own)
+        return backend.over(found) if isinstance(backend, Measured) else found
+
+    usual = "" if fitted.era is None else fitted.era.name
+    return lambda question: of(fold_of(question.setup.model, question.setup.chip), question.era or usual)
 
 
 def fitted_of(backend: CostBackend) -> Calibrated | None:
@@ -155,7 +164,7 @@ def _row(point: Point, question: Question, pricer: Pricer) -> dict[str, Any]:
         "backend": pricer.backend.name,
         "fits": answer.fits,
         "suspicious": list(point.suspicious),
-        "assumed": list(question.assumed),
+        "assumed": [*question.assumed, *([f"software of {question.era}"] if question.era else [])],
         "group": group_of(point.klass, point.source.url),
         "era": era_of(point.framework, point.framework_version, point.source.url),
         "source": point.source.name,
