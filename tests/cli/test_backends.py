@@ -31,7 +31,7 @@ def test_backends_say_what_they_rest_on():
     own = rows["calibrated"]
     assert [one["generation"] for one in own["covered"]] == list(load_fits().generations)
     chips = [chip for one in own["covered"] for chip in one["chips"]]
-    assert sorted(chips) == sorted(load_chips())
+    assert sorted(chips) == sorted(chip.id for chip in load_chips().values() if chip.generation)
     hopper = next(one for one in own["covered"] if one["generation"] == "hopper")
     assert (hopper["basis"], hopper["dtypes"]) == ("calibrated", ["bf16", "fp8"])
     assert (hopper["low"], hopper["high"]) == (load_serving().low, load_serving().high)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inferometer.catalog.loader import find_chip
 from inferometer.cost.calibrated import calibrated_with, create, load_serving
 from inferometer.cost.eras import Era, Scalar, aged, load_eras
 from inferometer.cost.factors import NAMES, Factors
@@ -31,7 +32,10 @@ def gemm(tokens, rows, cols):
         kind=OpKind.GEMM,
         dtype="bf16",
         flops=2.0 * tokens * rows * cols * one,
-        traffic_bytes={Traffic.WEIGHTS: 2.0 * rows * cols * one, Traffic.ACTIVATIONS: 2.0 * tokens * (rows + cols) * one},
+        traffic_bytes={
+            Traffic.WEIGHTS: 2.0 * rows * cols * one,
+            Traffic.ACTIVATIONS: 2.0 * tokens * (rows + cols) * one,
+        },
         replication=one,
         shape="",
         rows=tokens * one,
@@ -42,8 +46,6 @@ def gemm(tokens, rows, cols):
 @given(st.floats(1.0, 4.0), st.integers(1, 4096), st.sampled_from([1024, 8192]))
 def test_an_op_takes_an_era_s_times_as_long(times, tokens, width):
     """Fixed times grow and shares of the peak fall by the same factor, so their sum is that factor of the whole."""
-    from inferometer.catalog.loader import find_chip
-
     chip, plain = find_chip("h100"), {name: Factors(basis="calibrated") for name in load_serving().factors}
     work = gemm(tokens, width, width)
     today = calibrated_with(plain).price(work, chip).total_s

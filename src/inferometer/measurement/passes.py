@@ -3,9 +3,9 @@
 Questions that differ in batch alone share one lowering: the batches are the columns of a block.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -86,6 +86,9 @@ class Pricer:
         self._priced: dict[tuple[Pass, int], Priced] = {}
         self._machines: dict[tuple[str, int], Machine] = dict(self._known.machines)
         self._spaces: dict[Setup, tuple[dict[str, Column], Placements]] = {}
+        self._problems: dict[Pass, Problem] = {}
+        self._rooms: dict[tuple[Setup, int], float] = {}
+        self._once: dict[Hashable, Any] = {}
 
     def price(self, wanted: Iterable[tuple[Pass, int]]) -> None:
         """Price (pass, batch) pairs, each pass once with all its batches; what cannot be priced goes to `refused`."""
@@ -126,6 +129,11 @@ class Pricer:
             self._priced[one, batch] = Priced(float(best[i]), bool(sequences[0, i] <= room))
 
     def _problem(self, one: Pass) -> Problem:
+        if one not in self._problems:
+            self._problems[one] = self._made(one)
+        return self._problems[one]
+
+    def _made(self, one: Pass) -> Problem:
         setup = one.setup
         key = (setup.chip, setup.n_chips)
         if key not in self._machines:
@@ -147,10 +155,20 @@ class Pricer:
 
     def room(self, one: Pass, length: int) -> float:
         """Return the sequences of an attention rank that fit at `length` tokens each."""
-        problem = self._problem(one)
-        columns, _ = self._space(one.setup, problem)
-        shardings = make_shardings(problem.model, columns, problem.engine.partition)
-        return self._room(replace(problem, workload=Workload(phase="prefill", isl=length, osl=1)), shardings)
+        key = (one.setup, length)
+        if key not in self._rooms:
+            problem = self._problem(one)
+            columns, _ = self._space(one.setup, problem)
+            shardings = make_shardings(problem.model, columns, problem.engine.partition)
+            asked = replace(problem, workload=Workload(phase="prefill", isl=length, osl=1))
+            self._rooms[key] = self._room(asked, shardings)
+        return self._rooms[key]
+
+    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """Return `make()`, made once for `key`: what several metrics of one question share."""
+        if key not in self._once:
+            self._once[key] = make()
+        return self._once[key]
 
     def layers(self, one: Pass) -> int:
         """Return the layers of a pass's model."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from inferometer.measurement.loops import predict_loop, steady, wanted
 from inferometer.measurement.passes import Pass, Pricer, decode_of, prefill_of
 from inferometer.measurement.questions import Question, decode_only, prefill_only
+from inferometer.serving.closed_loop import Loop
 
 
 class Prediction(NamedTuple):
@@ -43,7 +44,8 @@ def predict(question: Question, metric: str, pricer: Pricer) -> Prediction:
     total = B (I + O) / (P + n d). input = B I / P. `per_chip` divides by N.
     """
     if question.loops:
-        return Prediction(predict_loop(question, metric, steady(question, pricer)), fits=True)
+        loop: Loop = pricer.once(question, lambda: steady(question, pricer))
+        return Prediction(predict_loop(question, metric, loop), fits=True)
     passes = [pricer.at(one, question.batch or 1) for one in passes_of(question, metric)]
     fits = all(one.fits for one in passes)
     seconds = passes[0].step_s
