@@ -26,6 +26,9 @@ RAMP = 0.97
 """Measured throughput of a finite run over C O / (TTFT + O TPOT): it starts and ends with fewer in flight.
 Mean over 186 published runs, spread 0.023."""
 
+WAVES = 10
+"""Requests of a published run over those in flight: InferenceX's scripts give `--num-prompts $((CONC * 10))`."""
+
 LAUNCH_S = 0.35e-3
 """Seconds the host takes to launch one layer's kernels of a prefill, which no CUDA graph holds: a floor."""
 
@@ -41,10 +44,10 @@ class EngineLoop(NamedTuple):
 
 
 ENGINES: Mapping[str, EngineLoop] = {
-    "vllm": EngineLoop(0.031, reserves_all=False, source="TTFT of published runs with up to 16 in flight"),
-    "sglang": EngineLoop(0.09, reserves_all=False, source="same"),
-    "atom": EngineLoop(0.025, reserves_all=False, source="same"),
-    "trt": EngineLoop(0.06, reserves_all=True, source="same; TensorRT-LLM guaranteed_no_evict scheduler"),
+    "vllm": EngineLoop(0.02, reserves_all=False, source="TTFT of published runs with up to 16 in flight"),
+    "sglang": EngineLoop(0.074, reserves_all=False, source="same"),
+    "atom": EngineLoop(0.024, reserves_all=False, source="same"),
+    "trt": EngineLoop(0.047, reserves_all=True, source="same; TensorRT-LLM guaranteed_no_evict scheduler"),
 }
 """Start of the framework's name, lower case -> its loop. Others run as vLLM."""
 
@@ -129,7 +132,7 @@ def steady(question: Question, pricer: Pricer) -> Loop:
         held = min(most, float(FLOOD_SEQUENCES)) * one
         rate = 1 / (prefill + (osl - 1) * step_s(held) / held)
         return Loop(step_s(held) + held * prefill / max(osl - 1, 1), np.inf * one, rate, held)
-    return closed_loop(
+    loop = closed_loop(
         in_flight(question) * one,
         osl * one,
         step_s,
@@ -137,6 +140,16 @@ def steady(question: Question, pricer: Pricer) -> Loop:
         front_s=own.front_s * one,
         most=most * one,
     )
+    return loop._replace(ttft_s=loop.ttft_s + started_together(question, prefill))
+
+
+def started_together(question: Question, prefill_s: float) -> float:
+    """Return what the start of a run adds to a mean TTFT; nothing to a median.
+
+    All C requests of a loop come at once: the i-th waits for i - 1 prefills, (C - 1) / 2 on average, and they are one
+    of WAVES.
+    """
+    return 0.0 if question.median else prefill_s * max(in_flight(question) - 1, 0.0) / 2 / WAVES
 
 
 def predict_loop(question: Question, metric: str, loop: Loop) -> float:

@@ -117,6 +117,8 @@ class Question(NamedTuple):
     framework: str = ""
     era: str = ""
     """Of the software, where it is not of today."""
+    median: bool = False
+    """Times are medians over requests, not means."""
 
     @property
     def loops(self) -> bool:
@@ -178,6 +180,7 @@ def ask(point: Point) -> Question | str:
         klass=point.klass,
         framework=point.framework,
         era=era_of(point),
+        median="median" in point.source.notes.lower(),
     )
 
 
