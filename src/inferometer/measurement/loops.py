@@ -1,8 +1,8 @@
 """Rows of closed loops and of floods: what an engine keeps in flight, and the steady state.
 
-Class B: C requests in flight, each answered one replaced at once. Class C: arrivals without limit, so that memory sets
-the sequences in a step and only throughput means anything. Letters: C requests in flight, R x DPA replicas of the loop,
-I and O tokens in and out, B sequences of a replica, d(B) its decode step, P the prefill of one prompt.
+Class B: C requests in flight, each answered one replaced at once. Class C: all requests at once (`floods`), so that
+memory sets the sequences in a step and only throughput means anything. Letters: C requests in flight, R x DPA replicas
+of the loop, I and O tokens in and out, B sequences of a replica, d(B) its decode step, P the prefill of one prompt.
 """
 
 from collections.abc import Mapping
@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from inferometer.graph.ops import Column
+from inferometer.measurement import floods
+from inferometer.measurement.floods import MOST_SEQUENCES, flood, requests_of
 from inferometer.measurement.passes import Pass, Pricer
 from inferometer.measurement.questions import Question
 from inferometer.serving.closed_loop import Loop, closed_loop
@@ -18,9 +20,6 @@ from inferometer.specs.deployment import Workload
 
 GRID = 14
 """Batches a decode curve is priced at; between them it is taken as straight."""
-
-FLOOD_SEQUENCES = 4096
-"""Most sequences of a replica that a flood is priced at."""
 
 RAMP = 0.97
 """Measured throughput of a finite run over C O / (TTFT + O TPOT): it starts and ends with fewer in flight.
@@ -95,14 +94,26 @@ def prefill_pass(question: Question) -> Pass:
 
 def in_flight(question: Question) -> float:
     """Return the requests in flight at one loop."""
-    return FLOOD_SEQUENCES if question.batch is None else max(question.batch / replicas(question), 1.0)
+    return MOST_SEQUENCES if question.batch is None else max(question.batch / replicas(question), 1.0)
 
 
 def wanted(question: Question) -> list[tuple[Pass, int]]:
     """Return the passes and batches that a loop needs priced."""
     each = replicas(question)
     curve = [(decode_pass(question), b * each) for b in batches(in_flight(question))]
-    return [*curve, (prefill_pass(question), each)]
+    return [*curve, (prefill_pass(question), prompts_a_pass(question) * each)]
+
+
+def prompts_a_pass(question: Question) -> int:
+    """Return the prompts that one prefill takes."""
+    return 1 if question.batch is not None else floods.prompts_a_pass(question.isl_tok)
+
+
+def prefill_s(question: Question, pricer: Pricer) -> float:
+    """Return the seconds of prefill that one prompt costs."""
+    prompts = prompts_a_pass(question)
+    alone = pricer.at(prefill_pass(question), prompts * replicas(question)).step_s
+    return float(np.hypot(alone, LAUNCH_S * pricer.layers(decode_pass(question)))) / prompts
 
 
 def room(question: Question, pricer: Pricer) -> float:
@@ -124,14 +135,12 @@ def steady(question: Question, pricer: Pricer) -> Loop:
         found: Column = np.interp(b, grid, curve)
         return found
 
-    layers = pricer.layers(decode)
-    prefill = float(np.hypot(pricer.at(prefill_pass(question), each).step_s, LAUNCH_S * layers))
-    most, osl = room(question, pricer), float(question.osl_tok or 1)
+    prefill = prefill_s(question, pricer)
+    most, osl = room(question, pricer), question.osl_tok or 1
     one = np.ones(1)
     if question.batch is None:
-        held = min(most, float(FLOOD_SEQUENCES)) * one
-        rate = 1 / (prefill + (osl - 1) * step_s(held) / held)
-        return Loop(step_s(held) + held * prefill / max(osl - 1, 1), np.inf * one, rate, held)
+        requests = requests_of(question.isl_tok, osl) / each
+        return flood(requests, osl, step_s, prefill_s=prefill, most=most)
     loop = closed_loop(
         in_flight(question) * one,
         osl * one,
