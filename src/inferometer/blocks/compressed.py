@@ -138,15 +138,26 @@ def _pending(block: Compressed, name: str, dim: int) -> Cache:
 def lower(block: Compressed, low: Lowering, dtype: str) -> list[Node]:
     """Return the ops of one layer's attention, from normed input to partial output sums."""
     by_name = {t.name: t for t in tensors(block, low.hidden, dtype)}
-    first = [by_name[n] for n in ("q_a", "kv", "compress_kv", "compress_gate") if n in by_name]
-    nodes = low.gemm("+".join(t.name for t in first), tuple(first), low.at.tokens)
+    nodes = _of_input(low, by_name, ("q_a", "kv"), ("compress_kv", "compress_gate"))
     nodes += low.gemm("q_b", (by_name["q_b"],), low.at.tokens)
     nodes.append(_prepare(block, low))
     if block.compresses and block.ratio > 1:
-        nodes.append(_compress(block, low, "compress", _entries(block, "compressed", block.ratio), block.head_dim))
+        nodes.append(
+            _compress(block, low.all_tokens, "compress", _entries(block, "compressed", block.ratio), block.head_dim)
+        )
     nodes += _index(block, low, by_name)
     nodes += _core(block, low)
     return [*nodes, *_out(block, low, by_name["out_a"]), *low.gemm("out_b", (by_name["out_b"],), low.at.tokens)]
+
+
+def _of_input(low: Lowering, by_name: dict[str, Tensor], own: tuple[str, ...], kept: tuple[str, ...]) -> list[Node]:
+    """Return the GEMM of matrices that take the layer's input; apart those for what is kept, where more tokens come."""
+    groups = ((low, (*own, *kept)),) if low.whole is None else ((low, own), (low.whole, kept))
+    nodes: list[Node] = []
+    for lowers, names in groups:
+        held = tuple(by_name[name] for name in names if name in by_name)
+        nodes += lowers.gemm("+".join(tensor.name for tensor in held), held, lowers.at.tokens) if held else []
+    return nodes
 
 
 def _prepare(block: Compressed, low: Lowering) -> Work:
@@ -157,8 +168,10 @@ def _prepare(block: Compressed, low: Lowering) -> Work:
     at = low.at
     queries = block.heads / at.tp * block.head_dim
     moved = 2 * (block.q_rank + block.head_dim) + 2 * queries
-    written = _entries(block, "window").entry_bytes(at.kv_format) * (1 + (block.compresses and block.ratio == 1))
-    kv = at.tokens * (written / at.dcp)
+    entry = _entries(block, "window").entry_bytes(at.kv_format) / at.dcp
+    kv = at.tokens * entry
+    if block.compresses and block.ratio == 1:
+        kv = kv + low.all_tokens.at.tokens * entry
     return low.elementwise("norm+rope+kv-write", at.tokens * (moved * WIDE_BYTES), kv=kv)
 
 
@@ -193,18 +206,18 @@ def _index(block: Compressed, low: Lowering, by_name: dict[str, Tensor]) -> list
     own = block.indexer
     if own is None or own.shared:
         return []
-    at, names = low.at, ("index_weights", "index_kv", "index_gate")
+    at, every = low.at, low.all_tokens
     nodes = low.gemm("index_q", (by_name["index_q"],), at.tokens)
-    ins = tuple(by_name[n] for n in names if n in by_name)
-    nodes += low.gemm("+".join(t.name for t in ins), ins, at.tokens)
+    nodes += _of_input(low, by_name, ("index_weights",), ("index_kv", "index_gate"))
     if block.index_keys == "latent":
-        nodes += low.gemm("index_k", (by_name["index_k"],), at.tokens / block.ratio, at.tokens / block.ratio)
+        entries = every.at.tokens / block.ratio
+        nodes += every.gemm("index_k", (by_name["index_k"],), entries, entries)
     if block.index_keys == "compressed":
-        nodes.append(_compress(block, low, "index-compress", indexer.keys(own), own.dim))
+        nodes.append(_compress(block, every, "index-compress", indexer.keys(own), own.dim))
     keys = indexer.keys(own)
     written = keys.entry_bytes(at.kv_format) / block.ratio if block.index_keys == "latent" else 0.0
     rotated = at.tokens * (2 * own.heads * own.dim * WIDE_BYTES)
-    nodes.append(low.elementwise("index-rope", rotated, kv=at.tokens * (written / at.dcp)))
+    nodes.append(low.elementwise("index-rope", rotated, kv=every.at.tokens * (written / at.dcp)))
     return [*nodes, *indexer.choice(own, low, keys, own.top_k)]
 
 
@@ -245,13 +258,20 @@ def _core(block: Compressed, low: Lowering) -> list[Node]:
 
 
 def _before(block: Compressed, low: Lowering) -> float:
-    """Return the entries that are cached before a prompt and that its rows may read: of the window, and all others."""
-    prefix = low.at.contexts[0][0] - low.at.new_tokens
-    return min(prefix, block.window - 1.0) + (prefix // block.ratio if block.ratio else 0.0)
+    """Return the entries that are cached before a prompt and that its rows may read: of the window, and all others.
+
+    Rows behind tokens that stopped before the layer have no window there but their own.
+    """
+    prefix = low.at.prefix
+    window = 0.0 if low.at.stopped else min(prefix, block.window - 1.0)
+    return window + (prefix // block.ratio if block.ratio else 0.0)
 
 
 def _reads(block: Compressed, low: Lowering) -> tuple[Seen, ...]:
-    """Return query-entry pairs of a sequence and entries read: the row at token i reads min(i, W) + min(i / p, k)."""
+    """Return query-entry pairs of a sequence and entries read: the row at token i reads min(i, W) + min(i / p, k).
+
+    Tokens that stopped before the layer have left entries there, and no key of the window.
+    """
     at, window, most = low.at, block.window, block.indexer.top_k if block.indexer else None
     rows, nodes = at.new_tokens, at.contexts
     if at.generates:
@@ -261,8 +281,9 @@ def _reads(block: Compressed, low: Lowering) -> tuple[Seen, ...]:
     found = []
     for end, share in nodes:
         pairs, entries = entries_at(at, end, block.ratio, most) if block.ratio else (0.0, 0.0)
-        pairs += causal_pairs(rows, window, prefix=end - rows)
-        found.append(Seen(pairs, entries + keys_seen(rows, window, prefix=end - rows), share))
+        before = 0.0 if at.stopped else end - rows
+        pairs += causal_pairs(rows, window, prefix=before)
+        found.append(Seen(pairs, entries + keys_seen(rows, window, prefix=before), share))
     return tuple(found)
 
 

@@ -124,7 +124,7 @@ def choice(indexer: Indexer, low: Lowering, cache: Cache, chosen: float) -> list
     """
     at = low.at
     lists = at.tokens * (indexer.lists * SCORE_BYTES)
-    before = (at.contexts[0][0] - at.new_tokens) // indexer.pool
+    before = at.prefix // indexer.pool
     nodes: list[Node] = prefix_gathered(low, before, cache.entry_bytes(at.kv_format))
     mean: Column = at.tokens * 0.0
     for pairs, entries, share in entries_seen(at, indexer.pool, indexer.among):

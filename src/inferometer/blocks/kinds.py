@@ -188,6 +188,11 @@ def idle(block: Mixer, at: Pass) -> bool:
     return at.cross_tokens == 0 and all(isinstance(part, CrossAttention) for part in parts(block))
 
 
+def keeps_of_all(block: Mixer) -> bool:
+    """Return whether a mixer keeps something of a prompt's tokens that stop before its layer: entries, index keys."""
+    return any(isinstance(part, Compressed) and part.compresses for part in parts(block))
+
+
 def is_moe(model: ModelSpec) -> bool:
     """Return whether any layer has routed experts: DPA, EP and ETP are then roles."""
     return any(isinstance(block, Moe) for block in model.ffns)

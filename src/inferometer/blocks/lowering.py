@@ -72,6 +72,8 @@ class Pass:
     """How tokens choose experts."""
     cross_tokens: int = 0
     """I: image tokens of a sequence that cross-attention sees."""
+    stopped: int = 0
+    """New tokens of a sequence, before those, that went through layers before this one and stopped there."""
 
     tokens: Column = field(init=False)
     """T: tokens of the fullest DPA rank in the pass."""
@@ -97,6 +99,20 @@ class Pass:
         """Whether the pass is a decode or a verify; only there does DCP split attention, and not the cache alone."""
         return PLAIN[self.phase] == "decode"
 
+    @property
+    def prefix(self) -> float:
+        """Tokens of a sequence that are cached before a prompt."""
+        return self.contexts[0][0] - self.new_tokens - self.stopped
+
+    def tail(self, tokens: int | None) -> "Pass":
+        """Return the pass as a layer sees it that takes the last `tokens` new ones of a prompt; None takes all.
+
+        Where tokens are generated, and where logits of all are asked for, every token goes through every layer.
+        """
+        if tokens is None or tokens >= self.new_tokens or self.generates or self.all_token_logits:
+            return self
+        return replace(self, new_tokens=tokens, stopped=self.new_tokens - tokens)
+
 
 @dataclass(slots=True)
 class Lowering:
@@ -106,6 +122,8 @@ class Lowering:
     hidden: int
     has_dpa: bool
     """Whether DPA is a role of this model (MoE); elsewhere it is written as R."""
+    whole: "Lowering | None" = None
+    """That of all tokens of the pass, where some stop before these layers."""
     shards: dict[str, Column] = field(default_factory=dict)
     _once: dict[tuple[str, int], Any] = field(default_factory=dict)
     _messages: dict[tuple[Step, float], Message] = field(default_factory=dict)
@@ -117,6 +135,11 @@ class Lowering:
         """Work out how many ways each shard key splits (see `Tensor`)."""
         at = self.at
         self.shards.update({"tp": at.tp, "ep": at.ep, "etp": at.etp})
+
+    @property
+    def all_tokens(self) -> "Lowering":
+        """What is made of every token is lowered with this, also where some stop before the layer."""
+        return self.whole or self
 
     def once(self, what: str, block: object, make: Callable[[], Any]) -> Any:
         """Return `make()`, done once for the pass and block, so that what uses it shares it."""
@@ -297,13 +320,16 @@ class Lowering:
             self._messages[key] = Message(name=step_name(step), kind=step.kind, role=step.role, message_bytes=size)
         return self._messages[key]
 
-    def edges(self, name: str, residual: str, fmt: str, block: Block) -> tuple[Node, ...]:
+    def edges(
+        self, name: str, residual: str, fmt: str, block: Block, came: "Lowering | None" = None
+    ) -> tuple[Node, ...]:
         """Return what surrounds a block whose output is a partial sum over TP: norms, way in, way out.
 
-        Tokens are gathered in what the block's first GEMM takes, by weights of format `fmt`.
+        Tokens are gathered in what the block's first GEMM takes, by weights of format `fmt`; `came` lowers the way in
+        where more tokens come in than go out.
         """
         here, out = self.residual_layout(residual), self.layout(tp="P")
-        return (*self.way_in(name, residual, fmt, block), self.reshard(out, here))
+        return (*(came or self).way_in(name, residual, fmt, block), self.reshard(out, here))
 
     def way_in(self, name: str, residual: str, fmt: str, block: Block) -> tuple[Node, ...]:
         """Return the norms of a block and the gather of its input."""

@@ -8,7 +8,15 @@ from typing import Literal
 import numpy as np
 
 from inferometer.blocks import ends, layer_inputs, lookup, moe, residual, tower
-from inferometer.blocks.kinds import ffn_input_format, ffn_kind, idle, input_format, is_moe, lower_mixer
+from inferometer.blocks.kinds import (
+    ffn_input_format,
+    ffn_kind,
+    idle,
+    input_format,
+    is_moe,
+    keeps_of_all,
+    lower_mixer,
+)
 from inferometer.blocks.lowering import Lowering, Pass
 from inferometer.graph.ops import Branch, Graph, Item, Node, Segment, unwrapped
 from inferometer.specs.feedforward import FeedForward, Ffn, Moe
@@ -28,25 +36,51 @@ def lower_model(model: ModelSpec, at: Pass) -> Graph:
     """Return the graph of one pass: a segment a layer kind and a part of a tower, the ends, and the stage hand-over.
 
     Segments come in the order layer kinds, towers, embedding, head, hand-over: `stage_kinds` counts them so. Layers
-    that share a block share its nodes. A layer that the pass skips is an empty segment.
+    that share a block share its nodes. A layer that the pass skips is an empty segment. Where a prompt's tail alone
+    goes through a layer, all that surrounds it is of the tail; what stages hand over is of all tokens still, which
+    charges those behind that layer too much.
     """
     low = Lowering(at=at, hidden=model.hidden, has_dpa=is_moe(model))
-    mixers = [None if idle(block, at) else _mixer(block, low, model) for block in model.mixers]
-    ffns = [_ffn(block, low, model) for block in model.ffns]
-    around = {r: layer_inputs.lower_layer(low, model, r) for r in RESIDUALS}
-    segments = []
-    for index, kind in enumerate(layer_kinds(model)):
-        blocks = [held[i] for i, held in ((kind.mixer, mixers), (kind.ffn, ffns)) if i is not None]
-        block = None if kind.ffn is None else model.ffns[kind.ffn]
-        beside = isinstance(block, Ffn) and block.parallel
-        segments.append(_layer(f"layer-{index}", blocks, around, beside=beside))
-    segments += [
+    kinds = layer_kinds(model)
+    made: dict[int, Segment] = {}
+    stops = [at.tail(kind.prompt_tail).stopped for kind in kinds]
+    for stopped in dict.fromkeys(stops):
+        alike = {i: kind for i, kind in enumerate(kinds) if stops[i] == stopped}
+        made |= _layers(model, alike, _of_tail(low, at.new_tokens - stopped))
+    segments = [
+        *(made[index] for index in range(len(kinds))),
         *tower.lower(low, model, RESIDUALS),
         ends.embedding(low, model, RESIDUALS),
         ends.logits(low, model, RESIDUALS),
         ends.hand_over(low, model, RESIDUALS),
     ]
     return Graph(segments=tuple(segments), residuals=RESIDUALS)
+
+
+def _of_tail(low: Lowering, tokens: int) -> Lowering:
+    """Return what lowers layers that a prompt's last `tokens` go through, the same where those are all."""
+    at = low.at.tail(tokens)
+    return low if at is low.at else Lowering(at=at, hidden=low.hidden, has_dpa=low.has_dpa, whole=low)
+
+
+def _layers(model: ModelSpec, kinds: Mapping[int, Layer], low: Lowering) -> dict[int, Segment]:
+    """Return the segments of kinds of layer that the same tokens go through, by place."""
+    used, at = ({kind.mixer for kind in kinds.values()}, {kind.ffn for kind in kinds.values()}), low.at
+    mixers = {
+        i: None if idle(block, at) else _mixer(block, low, model)
+        for i, block in enumerate(model.mixers)
+        if i in used[0]
+    }
+    ffns = {i: _ffn(block, low, model) for i, block in enumerate(model.ffns) if i in used[1]}
+    around = {r: layer_inputs.lower_layer(low, model, r) for r in RESIDUALS}
+    found = {}
+    for index, kind in kinds.items():
+        held: tuple[tuple[int | None, Mapping[int, Segment | None]], ...] = ((kind.mixer, mixers), (kind.ffn, ffns))
+        blocks = [of_index[i] for i, of_index in held if i is not None]
+        block = None if kind.ffn is None else model.ffns[kind.ffn]
+        beside = isinstance(block, Ffn) and block.parallel
+        found[index] = _layer(f"layer-{index}", blocks, around, beside=beside)
+    return found
 
 
 def _layer(
@@ -91,10 +125,12 @@ def _side(side: Literal["left", "right"], items: Iterable[Item]) -> Branch:
 
 
 def _mixer(block: Mixer, low: Lowering, model: ModelSpec) -> Segment:
+    """Return a layer's mixer; what it keeps of tokens that stop before the layer needs the way in of all."""
     fmt = input_format(block, model.dtype)
+    came = low.all_tokens if keeps_of_all(block) else low
     return Segment(
         name="mixer",
-        edges={r: (*_residual(low, model, "mixer", r), *low.edges("mixer", r, fmt, block)) for r in RESIDUALS},
+        edges={r: (*_residual(came, model, "mixer", r), *low.edges("mixer", r, fmt, block, came)) for r in RESIDUALS},
         nodes=tuple(lower_mixer(block, low, model.dtype)),
     )
 

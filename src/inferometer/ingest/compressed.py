@@ -61,6 +61,18 @@ def _kinds(reader: ConfigReader, rule: CompressRule, ratios: tuple[int, ...]) ->
     return found
 
 
+def prompt_tails(reader: ConfigReader, rule: CompressRule, layers: int) -> list[int | None]:
+    """Return how many of a prompt's last tokens go through each layer, None where all do: those before the last source.
+
+    Layers behind it keep windows alone, which the last tokens fill; entries and keys are made of what goes into it.
+    """
+    sources = _layers(reader, rule.sources, layers)
+    if rule.tail is None or not sources:
+        return [None] * layers
+    tail = reader.integer(rule.tail, high=MAX_TOKENS)
+    return [tail if layer >= max(sources) else None for layer in range(layers)]
+
+
 def _layers(reader: ConfigReader, name: str | None, layers: int) -> frozenset[int] | None:
     if name is None:
         return None

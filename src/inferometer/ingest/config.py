@@ -9,6 +9,7 @@ import msgspec
 from inferometer.errors import InferometerError
 from inferometer.ingest.block_lists import unfolded
 from inferometer.ingest.bounds import MAX_HIDDEN, MAX_TOKENS, MAX_VOCAB
+from inferometer.ingest.compressed import prompt_tails
 from inferometer.ingest.dialect import FROM_CODE_ALONE, Dialect
 from inferometer.ingest.dialects import ALIASES, DIALECTS
 from inferometer.ingest.drafters import drafters
@@ -177,7 +178,11 @@ def _assemble(
     norm, own = dialect.norm, (of_layers(stored_mixers, mixer_of), of_layers(stored_ffns, ffn_of))
     placed = lookups(reader, dialect, hidden=hidden, layers=stated)
     visits = visits_a_layer(reader, dialect.token, stated * each)
-    layers = [Layer(mixer=m, ffn=f, visits=n) for m, f, n in zip(mixer_of, ffn_of, visits, strict=True)]
+    tails = prompt_tails(reader, dialect.compress, stated * each)
+    layers = [
+        Layer(mixer=m, ffn=f, visits=n, prompt_tail=t)
+        for m, f, n, t in zip(mixer_of, ffn_of, visits, tails, strict=True)
+    ]
     around = residual(reader, dialect)
     return ModelSpec(
         name=name,
@@ -229,7 +234,8 @@ def _arranged(ffns: tuple[FeedForward, ...], layers: list[Layer], placed: list[P
     tables, table_of = unique_blocks([table.block for table in placed])
     units = [each] * (len(layers) // each)
     for table, index in reversed(list(zip(placed, table_of, strict=True))):
-        layers.insert(table.layer * each, Layer(ffn=len(ffns) + (index or 0)))
+        at = table.layer * each
+        layers.insert(at, Layer(ffn=len(ffns) + (index or 0), prompt_tail=layers[at - 1].prompt_tail if at else None))
         units[table.layer] += 1
     return {
         "ffns": (*ffns, *tables),

@@ -120,8 +120,9 @@ _V41_SAYS = (
         "--kv-cache-dtype fp8 is the layout of 584 bytes that engines also have"
     ),
     (
-        "a prompt runs through every layer: that the release runs the last 20 for its tail alone is not modelled, so "
-        "that prefill is charged about twice the work"
+        "of a prompt the last window (128 tokens) alone goes through the layers from the last source of entries on, "
+        "whose entries and index keys are made of all of it, as the report and open engines' code have it; an engine "
+        "that runs every layer for all tokens takes about twice as long"
     ),
 )
 
@@ -137,6 +138,7 @@ DEEPSEEK_NEXT: Final[dict[str, Dialect]] = {
             choosers="index_source_layer_ids",
             candidates=("candidate_source_layer_id", "candidate_topk_blocks", "candidate_block_size"),
             key_format="mxfp4",
+            tail="sliding_window",
         ),
         residual="headless",
         lookups="engram",

@@ -75,3 +75,5 @@ class CompressRule:
     others."""
     key_format: str | None = None
     """Format of index keys; None follows the KV format."""
+    tail: str | None = None
+    """Field with how many of a prompt's last tokens go through the layers from the last source on; None: all do."""

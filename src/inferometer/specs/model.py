@@ -3,7 +3,7 @@
 from inferometer.specs.block import Spec
 from inferometer.specs.drafter import Drafter
 from inferometer.specs.feedforward import FeedForward
-from inferometer.specs.mixers import Mixer
+from inferometer.specs.mixers import Compressed, Mixer
 from inferometer.specs.residual import Residual
 from inferometer.specs.tower import Tower
 
@@ -15,6 +15,9 @@ class Layer(Spec, frozen=True, kw_only=True):
     ffn: int | None = None
     visits: int = 1
     """Times a pass goes through it, each with a cache of its own (Inkling 2 Mini): its weights are held once."""
+    prompt_tail: int | None = None
+    """A prompt's last new tokens that go through it, the others stop before it; None: all. What it makes for layers
+    after it and for later tokens (entries, index keys) it makes of all (DeepSeek-V4.1)."""
 
 
 class LayerInputs(Spec, frozen=True, kw_only=True):
@@ -93,3 +96,19 @@ class ModelSpec(Spec, frozen=True, kw_only=True):
             raise ValueError(f"model {self.name!r} lists a mixer that no layer uses")
         if {layer.ffn for layer in self.layers} - {None} != set(range(len(self.ffns))):
             raise ValueError(f"model {self.name!r} lists a feed-forward that no layer uses")
+        _check_tails(self.layers, self.mixers)
+
+
+def _check_tails(layers: tuple[Layer, ...], mixers: tuple[Mixer, ...]) -> None:
+    """Refuse layers that lack what a prompt's earlier tokens would have left: keys, or the input of entries."""
+    before: int | None = None
+    for index, layer in enumerate(layers):
+        tail, mixer = layer.prompt_tail, None if layer.mixer is None else mixers[layer.mixer]
+        if before is not None and (tail is None or tail > before):
+            raise ValueError(f"layer {index} takes more of a prompt than goes through the layer before it")
+        if tail is not None and mixer is not None:
+            if not isinstance(mixer, Compressed) or mixer.window > tail:
+                raise ValueError(f"layer {index} reads keys that a prompt's last {tail} tokens do not make")
+            if before is not None and mixer.compresses:
+                raise ValueError(f"layer {index} makes entries of tokens that stop before it")
+        before = tail
