@@ -7,6 +7,7 @@ mostly powers of two, so that most shardings divide evenly and are legal.
 from itertools import zip_longest
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from hypothesis import strategies as st
 from mixer_strategies import compressed, crosses, formats, matrices, mixers_of_text
@@ -22,6 +23,7 @@ from inferometer.specs.deployment import Sizes, Workload
 from inferometer.specs.feedforward import Ffn, Moe
 from inferometer.specs.hardware import Axis, ChipSpec, Fabric, Machine
 from inferometer.specs.lookup import Lookup
+from inferometer.specs.mixers import Compressed
 from inferometer.specs.model import Layer, LayerInputs, ModelSpec
 from inferometer.specs.residual import AttentionResiduals, GatedStreams, HyperConnections
 
@@ -95,6 +97,22 @@ def tables(draw):
 
 
 @st.composite
+def tailed(draw, layers, mixers):
+    """Layers of which the last take a prompt's tail alone, as many as can, in some cases."""
+    of = [None if layer.mixer is None else mixers[layer.mixer] for layer in layers]
+    first = len(layers)
+    while first and (of[first - 1] is None or isinstance(of[first - 1], Compressed)):
+        first -= 1
+        if of[first] is not None and of[first].makes:
+            break
+    windows = [mixer.window for mixer in of[first:] if mixer is not None]
+    tail = max([*windows, 1]) + draw(st.sampled_from((0, 0, 5)))
+    if draw(st.booleans()):
+        return layers
+    return [*layers[:first], *(msgspec.structs.replace(layer, prompt_tail=tail) for layer in layers[first:])]
+
+
+@st.composite
 def models(draw, *, moe=None):
     """A decoder of one to eight layers that use every block; `moe` asks for routed experts, or for none.
 
@@ -117,6 +135,7 @@ def models(draw, *, moe=None):
         blocks.append(draw(tables()))
         units = (2, *(1,) * (len(layers) - 1))
         layers.insert(0, Layer(ffn=len(blocks) - 1))
+    layers = draw(tailed(layers, mixers))
     return ModelSpec(
         name="made-up",
         architecture="made-up",

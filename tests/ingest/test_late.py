@@ -90,8 +90,21 @@ def test_deepseek_v4_1_keeps_two_and_a_half_entries_a_token():
     assert kv_bytes_per_token(eight, windows=False) == 2.5 * (584 + 68)
 
 
-def test_deepseek_v4_1_says_that_its_short_prefill_is_not_modelled():
-    assert any("not modelled" in said for said in load_model("deepseek-v4.1-flash").assumed)
+def test_deepseek_v4_1_prefills_its_decoder_with_the_last_window_alone():
+    model = load_model("deepseek-v4.1-flash")
+    tails = [layer.prompt_tail for layer in model.layers if layer.mixer is not None]
+    assert tails == [None] * 20 + [128] * 20
+    assert any("last window (128 tokens) alone" in said for said in model.assumed)
+
+
+def test_the_table_before_a_layer_takes_what_comes_to_it():
+    tables = changed("deepseek-v4.1-flash", engram_layer_ids=[20, 30]).layers
+    assert [layer.prompt_tail for layer in tables if layer.mixer is None] == [None, 128]
+
+
+@pytest.mark.parametrize("name", ["deepseek-v4-flash", "glm-5.3-flash", "mistral-large-4"])
+def test_all_of_a_prompt_goes_through_every_layer_of_others(name):
+    assert {layer.prompt_tail for layer in load_model(name).layers} == {None}
 
 
 @pytest.mark.parametrize(

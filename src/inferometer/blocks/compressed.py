@@ -258,19 +258,16 @@ def _core(block: Compressed, low: Lowering) -> list[Node]:
 
 
 def _before(block: Compressed, low: Lowering) -> float:
-    """Return the entries that are cached before a prompt and that its rows may read: of the window, and all others.
-
-    Rows behind tokens that stopped before the layer have no window there but their own.
-    """
+    """Return the entries that are cached before a prompt and that its rows may read: of the window, and all others."""
     prefix = low.at.prefix
-    window = 0.0 if low.at.stopped else min(prefix, block.window - 1.0)
-    return window + (prefix // block.ratio if block.ratio else 0.0)
+    return min(prefix, block.window - 1.0) + (prefix // block.ratio if block.ratio else 0.0)
 
 
 def _reads(block: Compressed, low: Lowering) -> tuple[Seen, ...]:
     """Return query-entry pairs of a sequence and entries read: the row at token i reads min(i, W) + min(i / p, k).
 
-    Tokens that stopped before the layer have left entries there, and no key of the window.
+    Tokens that stopped before the layer have left entries; they are charged as if they had left keys of the window too,
+    W a row at most, so that no pass is cheaper than a shorter one.
     """
     at, window, most = low.at, block.window, block.indexer.top_k if block.indexer else None
     rows, nodes = at.new_tokens, at.contexts
@@ -281,9 +278,8 @@ def _reads(block: Compressed, low: Lowering) -> tuple[Seen, ...]:
     found = []
     for end, share in nodes:
         pairs, entries = entries_at(at, end, block.ratio, most) if block.ratio else (0.0, 0.0)
-        before = 0.0 if at.stopped else end - rows
-        pairs += causal_pairs(rows, window, prefix=before)
-        found.append(Seen(pairs, entries + keys_seen(rows, window, prefix=before), share))
+        pairs += causal_pairs(rows, window, prefix=end - rows)
+        found.append(Seen(pairs, entries + keys_seen(rows, window, prefix=end - rows), share))
     return tuple(found)
 
 

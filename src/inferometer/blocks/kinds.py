@@ -189,8 +189,8 @@ def idle(block: Mixer, at: Pass) -> bool:
 
 
 def keeps_of_all(block: Mixer) -> bool:
-    """Return whether a mixer keeps something of a prompt's tokens that stop before its layer: entries, index keys."""
-    return any(isinstance(part, Compressed) and part.compresses for part in parts(block))
+    """Return whether a mixer keeps something of the tokens of a prompt that stop before its layer."""
+    return any(isinstance(part, Compressed) and part.makes for part in parts(block))
 
 
 def is_moe(model: ModelSpec) -> bool:

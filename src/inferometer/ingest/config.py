@@ -1,6 +1,6 @@
 """From a Hugging Face `config.json` to a ModelSpec, through the dialect table."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -177,12 +177,7 @@ def _assemble(
     positions = reader.integer(dialect.positions, high=MAX_TOKENS) if dialect.positions else 0
     norm, own = dialect.norm, (of_layers(stored_mixers, mixer_of), of_layers(stored_ffns, ffn_of))
     placed = lookups(reader, dialect, hidden=hidden, layers=stated)
-    visits = visits_a_layer(reader, dialect.token, stated * each)
-    tails = prompt_tails(reader, dialect.compress, stated * each)
-    layers = [
-        Layer(mixer=m, ffn=f, visits=n, prompt_tail=t)
-        for m, f, n, t in zip(mixer_of, ffn_of, visits, tails, strict=True)
-    ]
+    layers = _layers(reader, dialect, mixer_of, ffn_of)
     around = residual(reader, dialect)
     return ModelSpec(
         name=name,
@@ -213,6 +208,16 @@ def _assemble(
         ),
         assumed=(*reader.said("config"), *rules.assumed),
     )
+
+
+def _layers(
+    reader: ConfigReader, dialect: Dialect, mixer_of: Sequence[int | None], ffn_of: Sequence[int | None]
+) -> list[Layer]:
+    """Return the layers, with how often each is visited and what of a prompt goes through it."""
+    visits = visits_a_layer(reader, dialect.token, len(mixer_of))
+    tails = prompt_tails(reader, dialect.compress, len(mixer_of))
+    columns = zip(mixer_of, ffn_of, visits, tails, strict=True)
+    return [Layer(mixer=mixer, ffn=ffn, visits=n, prompt_tail=tail) for mixer, ffn, n, tail in columns]
 
 
 def _layer_inputs(reader: ConfigReader, dialect: Dialect, rules: QuantRules) -> LayerInputs | None:

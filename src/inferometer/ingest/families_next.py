@@ -151,7 +151,9 @@ DEEPSEEK_NEXT: Final[dict[str, Dialect]] = {
         from_code_alone=False,
     ),
 }
-"""DeepSeek-V4.1-Flash: entries and choices of a few layers serve those after them, and n-grams from the host."""
+"""DeepSeek-V4.1-Flash: entries and choices of a few layers serve those after them, and n-grams from the host. Its
+prefill is that of its report, section 3.2.2, as jundot/omlx issue 3605 quotes it, lightseekorg/tokenspeed pull 1594 and
+vllm-project/vllm pull 58132 have it; the latter run the last source whole, one layer of twenty more."""
 
 MISTRAL: Final[dict[str, Dialect]] = {
     "mistral4": replace(

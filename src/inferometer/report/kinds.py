@@ -131,4 +131,6 @@ def layer_text(model: ModelSpec, layer: Layer) -> str:
     if layer.ffn is not None:
         ffn = model.ffns[layer.ffn]
         parts.append("MoE" if isinstance(ffn, Moe) else _ffn(ffn))
+    if layer.prompt_tail is not None:
+        parts.append(f"last {layer.prompt_tail} of a prompt")
     return ", ".join(parts) or "nothing"

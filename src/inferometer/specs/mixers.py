@@ -194,6 +194,12 @@ class Compressed(Block, tag="compressed", frozen=True, kw_only=True):
         """Whether it makes entries of its own."""
         return self.ratio > 0 and not self.entries_shared
 
+    @property
+    def makes(self) -> bool:
+        """Whether it makes entries or index keys of its own."""
+        own = self.indexer is not None and not self.indexer.shared and self.index_keys != "shared"
+        return self.compresses or own
+
     def matrices(self) -> tuple[str, ...]:
         """Return the names of its matrices."""
         own = ("compress_kv", *(("compress_gate",) if self.gated else ())) if self.compresses else ()

@@ -109,6 +109,6 @@ def _check_tails(layers: tuple[Layer, ...], mixers: tuple[Mixer, ...]) -> None:
         if tail is not None and mixer is not None:
             if not isinstance(mixer, Compressed) or mixer.window > tail:
                 raise ValueError(f"layer {index} reads keys that a prompt's last {tail} tokens do not make")
-            if before is not None and mixer.compresses:
+            if before is not None and mixer.makes:
                 raise ValueError(f"layer {index} makes entries of tokens that stop before it")
         before = tail
