@@ -1,4 +1,7 @@
-"""Tokens of an image by each tower's rule: as transformers 5.24.0 counts them (images.json), and by hand."""
+"""Tokens of an image by each tower's rule: as transformers 5.24.0 counts them (images.json), and by hand.
+
+Of DeepSeek-V4.1 as the functions of its release count them, less the two tokens around an image.
+"""
 
 import json
 from pathlib import Path
@@ -12,11 +15,13 @@ from inferometer.errors import InferometerError
 from inferometer.specs.tower import (
     BudgetImage,
     CanvasImage,
+    CappedImage,
     EdgeImage,
     FixedImage,
     GridImage,
     PatchImage,
     PixelImage,
+    RoundedImage,
     TiledImage,
 )
 
@@ -27,6 +32,8 @@ RULES = {
     "Pixtral 12B": EdgeImage(patch=16, merge=1, longest=1024),
     "Mistral Small 3.1": EdgeImage(patch=14, merge=2, longest=1540),
     "Kimi K2.5": PatchImage(patch=14, merge=2, max_patches=16384, max_side=512),
+    "DeepSeek-V4.1": CappedImage(patch=14, merge=3, min_pixels=295936, tokens=1024),
+    "GLM-5.3-Flash": RoundedImage(patch=14, merge=2, min_tokens=16, tokens=8000),
     "Gemma 4": BudgetImage(patch=16, merge=3, tokens=280),
     "Llama 4": TiledImage(side=336, patch=14, merge=2, max_tiles=16),
     "LLaVA-NeXT": GridImage(side=336, patch=14, classes=1, grids=GRIDS, base=576),
@@ -53,6 +60,22 @@ def test_gemma_3_and_llava_make_every_image_one_square():
 def test_qwen_refuses_what_its_processor_refuses():
     with pytest.raises(InferometerError, match="an image of 201x1: one side is more than 200 times the other"):
         count_image(RULES["Qwen3-VL"], 201, 1)
+
+
+@given(width=sides, height=sides)
+def test_deepseek_keeps_an_image_within_its_tokens(width, height):
+    found = count_image(RULES["DeepSeek-V4.1"], width, height)
+    high, wide = -(-found.rows // 3), -(-found.cols // 3)
+    assert (found.merged, found.tokens) == (high * wide, high * (wide + 1))
+    assert 0 < found.tokens + 2 <= 1024
+
+
+@given(width=sides, height=sides)
+def test_glm_keeps_an_image_within_its_tokens(width, height):
+    found = count_image(RULES["GLM-5.3-Flash"], width, height)
+    assert 16 <= found.tokens <= 8000
+    if 4 * 28 <= min(width, height) and width * height <= 28 * 28 * 6000:
+        assert found.tokens == steps(height, 28) * steps(width, 28)
 
 
 def steps(pixels, unit):

@@ -164,7 +164,7 @@ APART = {
     "deepseek-v4-pro-0813": -22_272,
     "deepseek-v4-pro-fp8": -22_272,
     "deepseek-v4-pro-nvfp4": -22_272,
-    "glm-5.3-flash": -12_096,
+    "glm-5.3-flash": -12_096 - 563_627_008,
     "hy4-preview": -19_712,
     "inkling-2-mini": -5_376,
     "inkling-2-small": -23_040,
@@ -178,7 +178,7 @@ APART = {
     "phi-3.5-vision-instruct": -325_541_888,
 }
 """What the published count holds and ours does not: most leave out the routers' correction biases, which checkpoints
-store; Phi-3.5-vision's its tower, and Inkling 2's has no query of the first layer's attention residual; ours has."""
+store; Phi-3.5-vision's and GLM-5.3-Flash's their towers, and Inkling 2's has no query of the first layer's attention residual; ours has."""
 
 ROUNDED = frozenset(
     """

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from inferometer.api.load import load_model
 from inferometer.blocks.params import count_params
+from inferometer.catalog.presets import preset_config
 from inferometer.errors import InferometerError
 from inferometer.ingest.config import model_from_config
 from inferometer.specs.tower import EdgeImage, FixedImage, GridImage, TiledImage
@@ -52,6 +54,54 @@ def test_mistral_small_3_1_is_devstral_small_s_text_and_its_tower():
 def test_llama_3_2_vision_has_the_hub_s_total():
     """10,670,220,835 is the hub's safetensors total of the 11B; its text is counted by the class."""
     assert 9_775_192_080 + (4096 - 256) * (7680 + 1) + BY_TOWER["Llama 3.2 Vision"] == 10_670_220_835
+
+
+def test_deepseek_v4_1_s_tower_is_spelled_and_has_the_published_counts():
+    """411.8e6 without and 485.3e6 with its projector (huggingface/pytorch-image-models pull 2775)."""
+    h, f, out = 1024, 2816, 5120
+    layer = 3 * h * h + 3 * h + h * h + h + 3 * h * f + 2 * h
+    encoder = 3 * 14 * 14 * h + h + 32 * layer + h
+    aligner = 9 * h * out + out + out * out + out
+    assert (encoder, encoder + aligner) == (pytest.approx(411.8e6, abs=5e4), pytest.approx(485.3e6, abs=5e4))
+    assert count_params(load_model("deepseek-v4.1-flash")).by_kind["tower"] == encoder + aligner
+
+
+def test_glm_5_3_flash_s_tower_is_spelled_and_has_the_published_bytes():
+    """1,075 MiB in bf16 (FlashML-org/FreeToken pull 479); with text and prediction layer 321.3e9 on the hub."""
+    h, f, out, wide = 1024, 4096, 4096, 10240
+    layer = 3 * h * h + 3 * h + h * h + h + 3 * h * f + 2 * f + h + 2 * h + 2 * 64
+    tower = 3 * 2 * 14 * 14 * h + h + 24 * layer + h
+    tower += 4 * h * out + out + out * out + 2 * out + 3 * out * wide
+    assert 2 * tower / 2**20 == pytest.approx(1075, abs=0.5)
+    count = count_params(load_model("glm-5.3-flash"))
+    assert count.by_kind["tower"] == tower
+    assert count.total + count.mtp == pytest.approx(321.3e9, abs=0.05e9)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "problem"),
+    [
+        ("deepseek-v4.1-flash", {"max_wh_ratio": 8}, "max_wh_ratio is 8; allowed: null"),
+        ("deepseek-v4.1-flash", {"max_image_tokens": 3}, "max_image_tokens is 3"),
+        (
+            "glm-5.3-flash",
+            {"out_hidden_size": 1536},
+            "out_hidden_size is 1536; allowed: the model's hidden_size = 4096",
+        ),
+        ("glm-5.3-flash", {"num_heads": 7}, "num_heads is 7; allowed: a divisor"),
+    ],
+)
+def test_rotary_towers_that_cannot_be_are_refused(name, changes, problem):
+    with pytest.raises(InferometerError, match=problem):
+        read(preset_config(name).config, **changes)
+
+
+@pytest.mark.parametrize("name", ["deepseek-v4.1-flash", "glm-5.3-flash"])
+def test_a_preset_without_its_tower_says_so(name):
+    config = {key: value for key, value in preset_config(name).config.items() if key != "vision_config"}
+    model = read(config)
+    assert model.towers == ()
+    assert "vision_config is absent: no parameters of a tower are counted." in model.assumed
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ Letters: P pixels a side of a patch, M patches a side that are merged into one t
 """
 
 import math
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from inferometer.errors import InferometerError
 from inferometer.specs.deployment import Workload
@@ -16,12 +17,14 @@ from inferometer.specs.model import ModelSpec
 from inferometer.specs.tower import (
     BudgetImage,
     CanvasImage,
+    CappedImage,
     EdgeImage,
     FixedImage,
     GridImage,
     ImageRule,
     PatchImage,
     PixelImage,
+    RoundedImage,
     TiledImage,
 )
 
@@ -87,24 +90,7 @@ def count_image(rule: ImageRule, width: int, height: int) -> ImageCount:
     >>> count_image(EdgeImage(patch=14, merge=2, longest=1540), 1000, 600).tokens, 22 * (36 + 1)
     (814, 814)
     """
-    match rule:
-        case FixedImage():
-            found = _fixed(rule)
-        case PixelImage():
-            found = _pixels(rule, width, height)
-        case EdgeImage():
-            found = _edge(rule, width, height)
-        case PatchImage():
-            found = _patches(rule, width, height)
-        case BudgetImage():
-            found = _budget(rule, width, height)
-        case TiledImage():
-            found = _tiled(rule, width, height)
-        case CanvasImage():
-            found = _canvas(rule, width, height)
-        case GridImage():
-            found = _grid(rule, width, height)
-    return found
+    return _RULES[type(rule)](rule, width, height)
 
 
 @cache
@@ -124,7 +110,7 @@ def _large(rule: ImageRule) -> list[tuple[int, int]]:
         return [(rule.side * (most // rows), rule.side * rows) for rows in range(1, most + 1)]
     if isinstance(rule, GridImage):
         return [(wide, high) for high, wide in rule.grids]
-    if isinstance(rule, BudgetImage):
+    if isinstance(rule, BudgetImage | CappedImage | RoundedImage):
         unit = rule.patch * rule.merge
         return [(unit, unit), (unit, unit * rule.tokens)]
     side = 1
@@ -137,7 +123,8 @@ def _large(rule: ImageRule) -> list[tuple[int, int]]:
     return [(side, side)]
 
 
-def _fixed(rule: FixedImage) -> ImageCount:
+def _fixed(rule: FixedImage, width: int, height: int) -> ImageCount:
+    del width, height
     side = rule.patches
     return ImageCount(rows=side, cols=side, tokens=rule.tokens, merged=rule.tokens, classes=rule.classes)
 
@@ -180,6 +167,54 @@ def _patches(rule: PatchImage, width: int, height: int) -> ImageCount:
     longest = rule.max_side * patch
     scale = min(1.0, math.sqrt(rule.max_patches / there), longest / height, longest / width)
     rows, cols = (-(-min(max(1, int(side * scale)), longest) // unit) for side in (height, width))
+    return _merged(rows, cols, rule.merge)
+
+
+def _capped(rule: CappedImage, width: int, height: int) -> ImageCount:
+    """Scale up to the least pixels, round up to patches; down where the tokens are too many (deepseek_v41).
+
+    A grid of r x c tokens takes r (c + 1) + 2 of them: with r / c = h / w, c + 1/2 = sqrt((most - 2) w / h + 1/4).
+    """
+    if width * height < rule.min_pixels:
+        grow = (rule.min_pixels / (width * height)) ** 0.5
+        width, height = int(width * grow), int(height * grow)
+    patch, unit, most = rule.patch, rule.patch * rule.merge, rule.tokens - 2
+    rows, cols = -(-height // patch), -(-width // patch)
+    if -(-rows // rule.merge) * (-(-cols // rule.merge) + 1) > most:
+        wide = math.sqrt(most / (height / width) + 0.25) - 0.5
+        high = wide * (height / width)
+        if wide < 1:
+            rows, cols = most // 2 * rule.merge, rule.merge
+        elif high < 1:
+            rows, cols = rule.merge, (most - 1) * rule.merge
+        else:
+            scale = min(math.floor(wide) * unit / width, math.floor(high) * unit / height)
+            rows, cols = math.floor(height * scale / patch), math.floor(width * scale / patch)
+    high_tokens, wide_tokens = -(-rows // rule.merge), -(-cols // rule.merge)
+    merged = high_tokens * wide_tokens
+    return ImageCount(rows=rows, cols=cols, tokens=merged + high_tokens, merged=merged)
+
+
+def _rounded(rule: RoundedImage, width: int, height: int) -> ImageCount:
+    """Round up to tokens; up by the root to the least tokens, down to the highest image within the most (glm5_next)."""
+    unit = rule.patch * rule.merge
+
+    def tokens(high: int, wide: int) -> tuple[int, int]:
+        return -(-high // unit), -(-wide // unit)
+
+    rows, cols = tokens(height, width)
+    if rows * cols < rule.min_tokens:
+        grow = math.sqrt(rule.min_tokens * unit * unit / (height * width))
+        rows, cols = tokens(math.ceil(height * grow), math.ceil(width * grow))
+    if rows * cols > rule.tokens:
+        low, high, rows, cols = 1, height, 1, 1
+        while low <= high:
+            tried = (low + high) // 2
+            found = tokens(tried, max(1, width * tried // height))
+            if math.prod(found) <= rule.tokens:
+                (rows, cols), low = found, tried + 1
+            else:
+                high = tried - 1
     return _merged(rows, cols, rule.merge)
 
 
@@ -243,3 +278,17 @@ def _grid(rule: GridImage, width: int, height: int) -> ImageCount:
         cols -= (cols - int(round(width * (rows / height), 7))) // 2 * 2
     tokens = rows * cols + rows + rule.base
     return ImageCount(rows=side, cols=side, tokens=tokens, merged=tiles * rule.base, tiles=tiles, classes=rule.classes)
+
+
+_RULES: Mapping[type, Callable[[Any, int, int], ImageCount]] = {
+    FixedImage: _fixed,
+    PixelImage: _pixels,
+    EdgeImage: _edge,
+    PatchImage: _patches,
+    CappedImage: _capped,
+    RoundedImage: _rounded,
+    BudgetImage: _budget,
+    TiledImage: _tiled,
+    CanvasImage: _canvas,
+    GridImage: _grid,
+}

@@ -52,8 +52,8 @@ WRAPPERS: dict[str, Wrapper] = {
         "qwen3_5_moe_text", {"vision_config": TowerRule("qwen3_vl")}, inert=("language_model_only",)
     ),
     "qwen4_exp": Wrapper("qwen4_exp_text", {"vision_config": TowerRule("qwen3_vl")}, inert=("language_model_only",)),
-    "glm5_next": Wrapper("glm5_next_text", inert=("vision_start_token_id",)),
-    "deepseek_v41": Wrapper("deepseek_v41_text"),
+    "glm5_next": Wrapper("glm5_next_text", {"vision_config": TowerRule("glm5_next")}, inert=("vision_start_token_id",)),
+    "deepseek_v41": Wrapper("deepseek_v41_text", {"vision_config": TowerRule("deepseek_vit")}),
     "inkling2": Wrapper("inkling2_text"),
     "inkling2_loop": Wrapper("inkling2_loop_text"),
     "mistral_large4": Wrapper("mistral_large4_text"),

@@ -90,6 +90,29 @@ class PatchImage(Spec, tag="patches", frozen=True, kw_only=True):
     """Patches."""
 
 
+class CappedImage(Spec, tag="capped", frozen=True, kw_only=True):
+    """Sides are rounded up to whole patches, and the tower pads what is merged; rows end in a token (DeepSeek-V4.1).
+
+    An image is scaled up to its least pixels, and down where its tokens are too many.
+    """
+
+    patch: int
+    merge: int
+    min_pixels: int
+    tokens: int
+    """Most tokens, those that end rows and the two around the image with them."""
+
+
+class RoundedImage(Spec, tag="rounded", frozen=True, kw_only=True):
+    """Sides are rounded up to whole tokens; an image is scaled up where they are too few, down where too many (GLM)."""
+
+    patch: int
+    merge: int
+    min_tokens: int
+    tokens: int
+    """Most tokens."""
+
+
 class BudgetImage(Spec, tag="budget", frozen=True, kw_only=True):
     """Every image is scaled to the most whole tokens that keep its shape within a budget (Gemma 4)."""
 
@@ -135,7 +158,18 @@ class GridImage(Spec, tag="grid", frozen=True, kw_only=True):
     """Tokens of the tile that holds the whole."""
 
 
-ImageRule = FixedImage | PixelImage | EdgeImage | PatchImage | BudgetImage | TiledImage | CanvasImage | GridImage
+ImageRule = (
+    FixedImage
+    | PixelImage
+    | EdgeImage
+    | PatchImage
+    | CappedImage
+    | RoundedImage
+    | BudgetImage
+    | TiledImage
+    | CanvasImage
+    | GridImage
+)
 
 
 class Tower(Spec, frozen=True, kw_only=True):

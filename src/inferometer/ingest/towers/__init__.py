@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from inferometer.ingest.reader import ConfigReader, Default
-from inferometer.ingest.towers import contrastive, llama4, mllama, native, phi3, projectors, qwen, whisper
+from inferometer.ingest.towers import contrastive, llama4, mllama, native, phi3, projectors, qwen, rotary, whisper
 from inferometer.ingest.towers.parts import Encoder
 from inferometer.specs.tower import Tower
 
@@ -38,6 +38,8 @@ KINDS: Final[Mapping[str, Kind]] = {
     "gemma4_vision": Kind(native.gemma4_vision),
     "voxtral_encoder": Kind(whisper.voxtral_encoder, whisper.DEFAULTS),
     "phi3_clip": Kind(phi3.phi3_clip),
+    "deepseek_vit": Kind(rotary.deepseek_vit),
+    "glm5_next": Kind(rotary.glm5_next, {**_CHANNELS, "temporal_patch_size": 2}),
 }
 
 STATED: Final[Mapping[str, str]] = {
@@ -48,6 +50,8 @@ STATED: Final[Mapping[str, str]] = {
     "mllama_vision_model": "mllama",
     "gemma4_vision": "gemma4_vision",
     "voxtral_encoder": "voxtral_encoder",
+    "deepseek_v41_vision": "deepseek_vit",
+    "glm5_next_vision": "glm5_next",
     **{f"qwen2_vl{end}": "qwen2_vl" for end in ("", "_vision")},
     **{f"qwen2_5_vl{end}": "qwen2_5_vl" for end in ("", "_vision")},
     **{f"qwen3_vl{end}": "qwen3_vl" for end in ("", "_vision", "_moe", "_moe_vision")},

@@ -36,6 +36,8 @@ class Layout:
     head_dim: int
     bias: bool = True
     """Biases of every matrix of the attention and the feed-forward."""
+    ffn_bias: bool = True
+    """Biases of the feed-forward, where the attention has them."""
     gated: bool = False
     norm_bias: bool = True
     rotated: bool = False
@@ -73,7 +75,7 @@ def layers(
     """Return layers of attention and feed-forward, each with a norm of its input; `held` of them, where not all."""
     inner, ins = at.heads * at.head_dim, 2 if at.gated else 1
     norm = at.hidden * (2 if at.norm_bias else 1)
-    biased = int(at.bias)
+    biased, ffn_biased = int(at.bias), int(at.bias and at.ffn_bias)
     qkv = 3 * inner * biased if qkv_biases is None else qkv_biases
     return TowerPart(
         name=name,
@@ -84,9 +86,9 @@ def layers(
             "qkv": Linear(rows=3 * inner, cols=at.hidden, bias=qkv, split="rows"),
             "o": Linear(rows=at.hidden, cols=inner, bias=at.hidden * biased, split="cols"),
             "gate+up" if at.gated else "up": Linear(
-                rows=ins * at.width, cols=at.hidden, bias=ins * at.width * biased, split="rows"
+                rows=ins * at.width, cols=at.hidden, bias=ins * at.width * ffn_biased, split="rows"
             ),
-            "down": Linear(rows=at.hidden, cols=at.width, bias=at.hidden * biased, split="cols"),
+            "down": Linear(rows=at.hidden, cols=at.width, bias=at.hidden * ffn_biased, split="cols"),
         },
         norms={"attention_norm": norm, "ffn_norm": norm} if norms is None else norms,
         heads=at.heads,
