@@ -178,7 +178,8 @@ APART = {
     "phi-3.5-vision-instruct": -325_541_888,
 }
 """What the published count holds and ours does not: most leave out the routers' correction biases, which checkpoints
-store; Phi-3.5-vision's and GLM-5.3-Flash's their towers, and Inkling 2's has no query of the first layer's attention residual; ours has."""
+store; Phi-3.5-vision's and GLM-5.3-Flash's their towers, and Inkling 2's has no query of the first layer's attention
+residual; ours has."""
 
 ROUNDED = frozenset(
     """

@@ -1,8 +1,9 @@
 """Towers whose positions are rotations alone: DeepSeek-V4.1's and GLM-5.3-Flash's.
 
-Shapes of the former as in huggingface/pytorch-image-models `timm/models/deepseek_vit.py` (issue 2772), its image processor
-as in sgl-project/sglang `deepseek_v41_image_processing.py`; of the latter as in huggingface/transformers `models/glm_ocr`
-with sizes of the release, which take the 1,075 MiB of FlashML-org/FreeToken pull 479; its processor as in `glm5_next`.
+Shapes of the former as in huggingface/pytorch-image-models `timm/models/deepseek_vit.py` (issue 2772), its image
+processor as in sgl-project/sglang `deepseek_v41_image_processing.py`; of the latter as in huggingface/transformers
+`models/glm_ocr` with sizes of the release, which take the 1,075 MiB of FlashML-org/FreeToken pull 479; its processor as
+in `models/glm5_next`.
 """
 
 from inferometer.ingest.reader import ConfigReader
@@ -75,30 +76,27 @@ def glm5_next(reader: ConfigReader, out: int) -> p.Encoder:
     wide = p.sized(reader, "projection_intermediate_size")
     reader.skip("image_size", "swiglu_limit")
     norms = {"attention_norm": hidden, "q_norm": head_dim, "k_norm": head_dim, "ffn_norm": hidden}
-    down = Linear(rows=out, cols=merge * merge * hidden, bias=out)
     return p.Encoder(
         parts=(
             p.patches(hidden, inputs, bias=True),
             p.layers(at, norms=norms),
             TowerPart(name="norm-after", over="patches", width=hidden, norms={"norm": hidden}),
-            TowerPart(
-                name="downsample",
-                over="merged",
-                width=out,
-                linears={"downsample": down, "project": Linear(rows=out, cols=out)},
-            ),
-            TowerPart(
-                name="merger",
-                over="merged",
-                width=out,
-                linears={
-                    "gate+up": Linear(rows=2 * wide, cols=out, split="rows"),
-                    "down": Linear(rows=out, cols=wide, split="cols"),
-                },
-                norms={"norm": 2 * out},
-            ),
+            *_merger(merge * merge * hidden, wide, out),
         ),
         width=out,
         image=RoundedImage(patch=patch, merge=merge, min_tokens=GLM_TOKENS[0], tokens=GLM_TOKENS[1]),
         image_source=GLM_SOURCE.format(*GLM_TOKENS),
+    )
+
+
+def _merger(merged: int, wide: int, out: int) -> tuple[TowerPart, TowerPart]:
+    """Return what makes M x M patches one, and the gated feed-forward behind it."""
+    one = {"downsample": Linear(rows=out, cols=merged, bias=out), "project": Linear(rows=out, cols=out)}
+    gated = {
+        "gate+up": Linear(rows=2 * wide, cols=out, split="rows"),
+        "down": Linear(rows=out, cols=wide, split="cols"),
+    }
+    return (
+        TowerPart(name="downsample", over="merged", width=out, linears=one),
+        TowerPart(name="merger", over="merged", width=out, linears=gated, norms={"norm": 2 * out}),
     )
