@@ -27,7 +27,10 @@ WORDS = (
     "x",
 )
 values = st.one_of(st.sampled_from(NUMBERS), st.sampled_from(WORDS), st.text(max_size=12))
-SWITCHES = {"enable_expert_parallel", "all_token_logits", "per_dollar", "progress", "placements", "json", "table"}
+SWITCHES = {
+    *("enable_expert_parallel", "all_token_logits", "per_dollar", "progress", "placements", "json", "table"),
+    *("enforce_eager", "enable_prefix_caching"),
+}
 
 
 @st.composite

@@ -111,12 +111,13 @@ UNPRICED = f"{WITHOUT_PHASE} {SHARDING} {MEMORY} engine choice backend calibrati
 STARTED = "max_model_len max_num_seqs max_num_batched_tokens enforce_eager enable_prefix_caching"
 FORMATS = "quant kv_cache_dtype state_dtype state_slots"
 SUBJECT = f"model chip machine {FORMATS}"
-PLACED = "n_gpu_layers cpu_offload_gb lora_adapters lora_rank"
+HELD = "cpu_offload_gb lora_adapters lora_rank"
+PLACED = f"n_gpu_layers {HELD}"
 SIZED = f"{SHARDING} {MEMORY} {STARTED} {PLACED} engine what_if json table"
 TAKEN = {
-    "search": f"{DEPLOYMENT} by per_dollar top progress json table",
-    "top": f"{DEPLOYMENT} by per_dollar top progress json table",
-    "explain": f"{DEPLOYMENT} placement placements against json table",
+    "search": f"{DEPLOYMENT} {STARTED} {HELD} by per_dollar top progress json table",
+    "top": f"{DEPLOYMENT} {STARTED} {HELD} by per_dollar top progress json table",
+    "explain": f"{DEPLOYMENT} {STARTED} {HELD} placement placements against json table",
     "memory": f"{SUBJECT} batch_size context {SIZED}",
     "fit": f"model {FORMATS} batch_size context {STARTED} {PLACED} {MEMORY} engine json table",
     "max-batch": f"{SUBJECT} context {SIZED}",

@@ -158,3 +158,84 @@ def test_an_engine_of_an_unknown_version_is_not_priced():
     with pytest.raises(InferometerError, match=r"vllm@0\.24"):
         estimate("llama-3.1-8b", "h100 1x1", engine="vllm@9")
     assert memory("llama-3.1-8b", "h100 1x1", engine="vllm@9", context=LENGTH).engine == "vllm@9"
+
+
+ASKED = (
+    {"max_num_seqs": 3},
+    {"max_num_batched_tokens": 16384},
+    {"max_model_len": 20_000},
+    {"enforce_eager": True},
+    {"enable_prefix_caching": True},
+    {"cpu_offload_gb": 5.0},
+    {"lora_adapters": 8, "lora_rank": 64},
+    {"max_num_seqs": 64, "max_num_batched_tokens": 4096, "cpu_offload_gb": 2.5, "enforce_eager": True},
+)
+"""Settings of an allocator that change what fits, alone and together."""
+
+
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("engine", ["vllm@0.24", "sglang", "trtllm"])
+@pytest.mark.parametrize("name", ["llama-3.1-8b", "qwen3-next-80b-a3b"])
+def test_explain_and_search_admit_what_max_batch_admits_with_the_same_flags(name, engine, asked):
+    sizes = {"tp": 4}
+    most = max_batch(name, "h200 4x1", sizes, engine=engine, context=LENGTH, **asked).value
+    priced = estimate(name, "h200 4x1", "TP=4", engine=engine, **WORK, **asked).estimate
+    assert priced.batch == most > 0
+    assert (
+        priced.memory.lines
+        == memory(name, "h200 4x1", sizes, engine=engine, context=LENGTH, batch=most, **asked).plan.lines
+    )
+    more = estimate(name, "h200 4x1", "TP=4", engine=engine, batch=most + 1, **WORK, **asked).estimate
+    assert (
+        more.reasons == memory(name, "h200 4x1", sizes, engine=engine, context=LENGTH, batch=most + 1, **asked).reasons
+    )
+    assert more.reasons
+    found = search(name, "h200 4x1", sizes=sizes, engine=engine, by="tok_per_s", top=1, **WORK, **asked)
+    best = found.answers[0].estimate
+    own = {role: getattr(best.sizes, role) for role in ROLES if role not in ("ep", "etp") or best.sizes.ep > 1}
+    assert best.memory.fits_sequences == max_batch(name, "h200 4x1", own, engine=engine, context=LENGTH, **asked).value
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_without_an_engine_they_would_change_nothing_and_are_refused(asked):
+    with pytest.raises(InferometerError, match="would change nothing without an engine"):
+        estimate("llama-3.1-8b", "h100", **asked)
+    flag = "--" + next(iter(asked)).replace("_", "-")
+    with pytest.raises(InferometerError, match=flag):
+        search("llama-3.1-8b", "h100", engine="ideal", **asked)
+
+
+def test_the_command_of_a_row_keeps_them_and_the_server_is_started_with_them():
+    words = ("llama-3.1-8b", "h100", "--isl", "2000", "--osl", "200", "--engine", "vllm@0.24")
+    flags = (
+        "--max-num-seqs",
+        "12",
+        "--max-num-batched-tokens",
+        "4096",
+        "--cpu-offload-gb",
+        "3.0",
+        "--lora-adapters",
+        "4",
+    )
+    flags = (*flags, "--lora-rank", "16", "--enforce-eager")
+    found = inferometer("search", *words, *flags)
+    command = next(line for line in found.out.splitlines() if "inferometer explain" in line)
+    for word in flags:
+        assert word in command
+    row = inferometer("explain", *words, *flags, "--json").rows[0]
+    assert row["batch"] == 12
+    assert "not-in-time" in {note["name"] for note in row["diagnostics"]}
+    started = next(one["command"] for one in row["flags"] if one["engine"] == "vllm")
+    for flag in ("--max-num-seqs 12", "--max-num-batched-tokens 4096", "--cpu-offload-gb 3", "--enforce-eager"):
+        assert flag in started
+    assert "--enable-lora --max-loras 4 --max-lora-rank 16" in started
+
+
+def test_what_would_fit_is_asked_with_the_same_flags():
+    words = ("llama-3.1-70b", "h100", "-tp", "1", "--isl", "2000", "--osl", "200", "--engine", "vllm@0.24")
+    done = inferometer("explain", *words, "--batch-size", "1", "--max-num-batched-tokens", "2048")
+    memory_words = ("llama-3.1-70b", "h100", "-tp", "1", "--context", "2200", "--engine", "vllm@0.24")
+    said = inferometer("memory", *memory_words, "--batch-size", "1", "--max-num-batched-tokens", "2048")
+    wanted = [line for line in said.out.splitlines() if line.startswith("would fit")]
+    assert wanted
+    assert [line for line in done.err.splitlines() if line.startswith("would fit")] == wanted

@@ -46,20 +46,7 @@ def _held(problem: Problem, priced: Estimate, engine: EngineSpec, fit: EngineFit
     """
     if fit.refused or priced.reasons:
         return fit
-    memory = priced.memory
-    asked = Asked(
-        model=problem.model,
-        chip=problem.machine.chip.id,
-        visible_bytes=memory.visible_bytes,
-        sizes=priced.sizes,
-        splits=stage_layers(problem.model, priced.sizes.pp, engine.partition),
-        rules=find_engine_memory(engine.id),
-        context=problem.max_length,
-        max_model_len=problem.max_length,
-        max_num_seqs=max(priced.sequences, 1),
-        share=round(memory.used_share, 2) or None,
-    )
-    started = plan(asked)
+    started = plan(_started(problem, priced, engine))
     if not started.fits:
         reasons = "; ".join(started.reasons)
         return EngineFit((*fit.refused, f"would not start with these flags: {reasons}"), fit.differs)
@@ -68,6 +55,29 @@ def _held(problem: Problem, priced: Estimate, engine: EngineSpec, fit: EngineFit
         return fit
     note = f"its own reserves leave room for {most:,.0f} of these {priced.batch:,} sequences at full length"
     return EngineFit(fit.refused, (*fit.differs, note))
+
+
+def _started(problem: Problem, priced: Estimate, engine: EngineSpec) -> Asked:
+    """Return what the flags that are printed ask of the engine's memory: what was asked for, where it is the one."""
+    splits, share = stage_layers(problem.model, priced.sizes.pp, engine.partition), round(priced.memory.used_share, 2)
+    sequences = max(priced.sequences, 1)
+    own = problem.asked
+    if own is not None and own.rules.name == engine.name:
+        seqs = own.max_num_seqs or sequences
+        sized = replace(own, sizes=priced.sizes, splits=splits, max_num_seqs=seqs)
+        return replace(sized, share=share or None, reserve_bytes=None)
+    return Asked(
+        model=problem.model,
+        chip=problem.machine.chip.id,
+        visible_bytes=priced.memory.visible_bytes,
+        sizes=priced.sizes,
+        splits=splits,
+        rules=find_engine_memory(engine.id),
+        context=problem.max_length,
+        max_model_len=problem.max_length,
+        max_num_seqs=sequences,
+        share=share or None,
+    )
 
 
 def _rules(problem: Problem, engine: EngineSpec, priced: Estimate) -> tuple[str, ...]:

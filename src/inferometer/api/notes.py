@@ -10,6 +10,7 @@ from inferometer.cost.calibrated import Calibrated
 from inferometer.cost.roofline import BAND_FILE
 from inferometer.estimate.result import Diagnostic, Estimate
 from inferometer.estimate.step import Problem
+from inferometer.memory.asked import Asked
 from inferometer.specs.hardware import ChipSpec
 from inferometer.specs.memory import EngineMemory
 from inferometer.specs.model import ModelSpec
@@ -40,6 +41,7 @@ def _notes(problem: Problem, price_note: str) -> Iterator[Diagnostic]:
     yield from beyond_context(problem.model, problem.max_length, "--isl or --osl")
     if problem.asked is not None:
         yield from of_engine(problem.asked.rules, problem.machine.chip, eager=problem.asked.eager)
+        yield from _untimed(problem.asked)
     if price_note:
         name = "price-assumed" if price_note.startswith("assumed") else "no-price"
         yield Diagnostic(name=name, text=price_note.removeprefix("assumed: "))
@@ -50,6 +52,17 @@ def _notes(problem: Problem, price_note: str) -> Iterator[Diagnostic]:
         high = problem.backend.band().high
         text = f"the band ends at x{high:.3g}, p90 of all chips' runs; on {chip} published runs reach x{reached:.3g}"
         yield Diagnostic(name="band-too-narrow", text=text)
+
+
+def _untimed(asked: Asked) -> Iterator[Diagnostic]:
+    """Say what was counted in memory and not in time."""
+    counted = {
+        "weights on the host, which cross its link in every pass": asked.offload_bytes,
+        "LoRA adapters": asked.adapters,
+        "kernels started one by one": asked.eager,
+    }
+    if found := [what for what, given in counted.items() if given]:
+        yield Diagnostic(name="not-in-time", text=f"memory counts it, the time does not: {'; '.join(found)}")
 
 
 def _of_another(problem: Problem) -> Iterator[Diagnostic]:

@@ -26,6 +26,18 @@ from inferometer.specs.model import ModelSpec
 
 DEFAULT_BACKEND, FALLBACK_BACKEND = "calibrated", "roofline"
 
+OF_AN_ENGINE = (
+    "max_model_len",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "enforce_eager",
+    "enable_prefix_caching",
+    "cpu_offload_gb",
+    "lora_adapters",
+    "lora_rank",
+)
+"""Settings that an engine's own allocator takes; the ideal engine has none."""
+
 
 class Settings(TypedDict, total=False):
     """Keywords of `estimate` and `search`. None, or left out, takes the default."""
@@ -76,6 +88,21 @@ class Settings(TypedDict, total=False):
     """Bytes a chip keeps from weights and KV."""
     gpu_memory_utilization: float | None
     """Share of a chip's memory for weights and KV (0.9); the rest is reserved."""
+    max_model_len: int | None
+    """Of a named engine, as the next ones: longest sequence that it takes (what sequences reach)."""
+    max_num_seqs: int | None
+    """Sequences at once a rank (the engine's)."""
+    max_num_batched_tokens: int | None
+    """Tokens of its largest pass (the engine's)."""
+    enforce_eager: bool | None
+    """No captured graphs."""
+    enable_prefix_caching: bool | None
+    """Prefixes are kept: more states a sequence."""
+    cpu_offload_gb: float | None
+    """GiB of weights that the host keeps for each chip."""
+    lora_adapters: int | None
+    """LoRA adapters held at once."""
+    lora_rank: int | None
     usd_per_chip_hour: float | None
     """Price; None takes the catalogue's."""
     provider: str | None
@@ -190,6 +217,7 @@ def settle(settings: Settings, by: str | None = None) -> Terms:
     if scheduler is None and text is not None:
         scheduler = "overlap"
     _chosen(scheduler, usual_scheduler(backend), "scheduler", assumed)
+    _check_allocates(settings, engine)
     return Terms(
         workload=work,
         engine=engine,
@@ -219,6 +247,16 @@ def _check_apart(settings: Settings) -> None:
         raise InferometerError("--scheduler serial overlaps nothing; leave --overlap or --scheduler serial out")
     if settings.get("overlap") is not None and settings.get("scheduler") == "dag":
         raise InferometerError("--scheduler dag finds what overlaps; leave --overlap or --scheduler dag out")
+
+
+def _check_allocates(settings: Settings, engine: str) -> None:
+    """Refuse settings of an allocator where no engine with one is named: they would change nothing."""
+    typed = {name: settings.get(name) for name in OF_AN_ENGINE}
+    given = [f"--{name.replace('_', '-')}" for name, value in typed.items() if value is not None and value is not False]
+    if given and not engine_of(engine, {}, priced=True).allocates:
+        raise InferometerError(
+            f"{' and '.join(given)} would change nothing without an engine: name one (--engine vllm)"
+        )
 
 
 def _chosen(value: str | None, default: str, name: str, assumed: dict[str, str]) -> str:
@@ -282,6 +320,14 @@ def of_deployment(settings: Settings, *, context: int | None = None, batch: int 
         engine=settings.get("engine"),
         gpu_memory_utilization=settings.get("gpu_memory_utilization"),
         reserve_bytes=settings.get("reserve_bytes"),
+        max_model_len=settings.get("max_model_len"),
+        max_num_seqs=settings.get("max_num_seqs"),
+        max_num_batched_tokens=settings.get("max_num_batched_tokens"),
+        enforce_eager=bool(settings.get("enforce_eager")),
+        enable_prefix_caching=bool(settings.get("enable_prefix_caching")),
+        cpu_offload_gb=settings.get("cpu_offload_gb"),
+        lora_adapters=settings.get("lora_adapters"),
+        lora_rank=settings.get("lora_rank"),
         context=context,
         batch=batch,
     )

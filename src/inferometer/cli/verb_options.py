@@ -28,15 +28,16 @@ PRICED = tuple(field for field in DEPLOYMENT if field not in (*PHASE, "slo"))
 """A deployment in both phases."""
 ANY = ("model", "any_chip", *PRICED[2:])
 """The same, whose CHIP may be left out."""
-PLACED = ("n_gpu_layers", "cpu_offload_gb", "lora_adapters", "lora_rank")
+HELD = ("cpu_offload_gb", "lora_adapters", "lora_rank")
+PLACED = ("n_gpu_layers", *HELD)
 STARTED = ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "enforce_eager", "enable_prefix_caching")
 STORED = (*FORMATS, "state_slots")
 SIZED = (*SHARDING, *MEMORY, *STARTED, *PLACED, "engine", "what_if", *OUTPUT)
 
 VERBS: dict[str, tuple[str, ...]] = {
-    "search": (*DEPLOYMENT, "by", "per_dollar", "top", "progress", *OUTPUT),
-    "top": (*DEPLOYMENT, "by", "per_dollar", "top", "progress", *OUTPUT),
-    "explain": (*DEPLOYMENT, "placement", "placements", "against", *OUTPUT),
+    "search": (*DEPLOYMENT, *STARTED, *HELD, "by", "per_dollar", "top", "progress", *OUTPUT),
+    "top": (*DEPLOYMENT, *STARTED, *HELD, "by", "per_dollar", "top", "progress", *OUTPUT),
+    "explain": (*DEPLOYMENT, *STARTED, *HELD, "placement", "placements", "against", *OUTPUT),
     "memory": (*SUBJECT, *STORED, "batch_size", "context", *SIZED),
     "fit": ("model", *STORED, "batch_size", "context", *STARTED, *PLACED, *MEMORY, "engine", *OUTPUT),
     "max-batch": (*SUBJECT, *STORED, "context", *SIZED),

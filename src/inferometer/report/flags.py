@@ -12,9 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from inferometer.blocks.kinds import caches, is_moe
+from inferometer.memory.asked import Asked
 from inferometer.report.answer import Answer
 from inferometer.specs.deployment import Sizes
 from inferometer.specs.mixers import Attention
+
+Flags = dict[str, int | str | None]
+"""Flag -> value; empty: it takes none; None: not given."""
 
 KV_FLAGS = {"fp8": "fp8_e4m3", "bf16": "bfloat16"}
 """KV format -> value of --kv-cache-dtype."""
@@ -67,8 +71,7 @@ def _vllm(answer: Answer) -> LaunchFlags:
         "--all2all-backend": ALL2ALL.get(_exchange(answer)) if _trades(answer) and sizes.dpa > 1 else None,
         "--decode-context-parallel-size": sizes.dcp if sizes.dcp > 1 else None,
         "--dcp-comm-backend": "a2a" if _taken(answer, "dcp-combine") == "exchange" else None,
-        "--max-model-len": answer.problem.max_length,
-        "--max-num-seqs": _each(answer, sizes.r * sizes.dpa),
+        **_vllm_asked(answer, _each(answer, sizes.r * sizes.dpa)),
         "--gpu-memory-utilization": _memory_share(answer),
         "--kv-cache-dtype": _kv(answer),
         "--mamba-ssm-cache-dtype": _state(answer),
@@ -79,6 +82,50 @@ def _vllm(answer: Answer) -> LaunchFlags:
         servers=sizes.r,
         notes=(*_notes(answer, sizes), *_vllm_notes(answer)),
     )
+
+
+def _asked_of(answer: Answer, engine: str) -> Asked | None:
+    """Return what was asked of the engine's own memory; None where another engine, or none, was named."""
+    asked = answer.problem.asked
+    return asked if asked is not None and asked.rules.name == engine else None
+
+
+def _vllm_asked(answer: Answer, sequences: int) -> Flags:
+    """Return the lengths and sizes that the server is started for, those asked for where it is the engine named."""
+    length, asked = answer.problem.max_length, _asked_of(answer, "vllm")
+    if asked is None:
+        return {"--max-model-len": length, "--max-num-seqs": sequences}
+    return {
+        "--max-model-len": asked.max_model_len,
+        "--max-num-seqs": asked.max_num_seqs or sequences,
+        "--max-num-batched-tokens": asked.max_num_batched_tokens,
+        "--enforce-eager": "" if asked.eager else None,
+        "--cpu-offload-gb": f"{asked.offload_bytes / 2**30:g}" if asked.offload_bytes else None,
+        **_lora(asked, "--max-loras"),
+    }
+
+
+def _sglang_asked(answer: Answer, sequences: int) -> Flags:
+    """Return the same as SGLang spells it; its largest pass is a chunk of a prefill."""
+    length, asked = answer.problem.max_length, _asked_of(answer, "sglang")
+    if asked is None:
+        return {"--context-length": length, "--max-running-requests": sequences}
+    most = asked.max_num_seqs
+    return {
+        "--context-length": asked.max_model_len,
+        "--max-running-requests": most * answer.estimate.sizes.dpa if most else sequences,
+        "--chunked-prefill-size": asked.max_num_batched_tokens,
+        "--disable-cuda-graph": "" if asked.eager else None,
+        "--cpu-offload-gb": f"{asked.offload_bytes / 2**30:g}" if asked.offload_bytes else None,
+        **_lora(asked, "--max-loras-per-batch"),
+    }
+
+
+def _lora(asked: Asked, number: str) -> Flags:
+    """Return the flags of adapters: both engines take their number and their largest rank."""
+    if not asked.adapters:
+        return {}
+    return {"--enable-lora": "", number: asked.adapters, "--max-lora-rank": asked.adapter_rank}
 
 
 def _sglang(answer: Answer) -> LaunchFlags:
@@ -99,8 +146,7 @@ def _sglang(answer: Answer) -> LaunchFlags:
         "--moe-a2a-backend": "deepep" if _trades(answer) and sizes.etp == 1 else None,
         "--deepep-mode": DEEPEP_MODES.get(_exchange(answer)) if _trades(answer) and sizes.etp == 1 else None,
         "--dcp-size": sizes.dcp if sizes.dcp > 1 else None,
-        "--context-length": answer.problem.max_length,
-        "--max-running-requests": _each(answer, sizes.r),
+        **_sglang_asked(answer, _each(answer, sizes.r)),
         "--mem-fraction-static": _memory_share(answer),
         "--kv-cache-dtype": _kv(answer),
         "--mamba-ssm-dtype": _state(answer),
@@ -204,6 +250,6 @@ def _sglang_notes(answer: Answer) -> Iterator[str]:
         yield "priced with context ranks that gather and scatter; SGLang exchanges instead"
 
 
-def _spelled(command: str, flags: dict[str, int | str | None]) -> str:
+def _spelled(command: str, flags: Flags) -> str:
     given = {flag: value for flag, value in flags.items() if value is not None}
     return " ".join([command, *(f"{flag} {value}".rstrip() for flag, value in given.items())])
