@@ -27,7 +27,7 @@ def test_versions_only_grow():
 
 
 @pytest.mark.parametrize(
-    ("asked", "since"), [("vllm@0.11.2", "0.11"), ("vllm@0.20", "0.19"), ("vllm@0.24", "0.21"), ("vllm@1.0", "0.26")]
+    ("asked", "since"), [("vllm@0.11.2", "0.11"), ("vllm@0.20", "0.19"), ("vllm@0.24", "0.21"), ("vllm@1.0", "0.29")]
 )
 def test_the_newest_row_that_is_old_enough(asked, since):
     assert find_engine_memory(asked).since == since

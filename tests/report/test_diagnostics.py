@@ -9,7 +9,7 @@ from repo.tree import ROOT, SRC
 
 WHERE = (
     *("estimate/diagnose.py", "estimate/legality.py", "estimate/room.py", "memory/division.py"),
-    *("api/notes.py", "api/questions.py"),
+    *("api/notes.py", "api/questions.py", "api/memory_tiers.py"),
 )
 NAME = re.compile(r"([a-z]+(?:-[a-z]+)+)(?:$|: )")
 PAGE = (ROOT / "docs" / "diagnostics.md").read_text(encoding="utf-8")

@@ -6,8 +6,11 @@ from typing import Unpack
 
 from inferometer.api.memory_ask import MemorySettings, Question, ask, broken
 from inferometer.api.memory_near import nearest
+from inferometer.api.memory_tiers import tier_notes, tiers
 from inferometer.api.notes import beyond_context, of_engine
+from inferometer.api.questions import estimate
 from inferometer.api.settings import Settings, of_deployment
+from inferometer.errors import InferometerError
 from inferometer.memory.asked import Asked
 from inferometer.memory.plan import plan
 from inferometer.memory.solve import max_batch as most_sequences
@@ -35,7 +38,32 @@ def memory(
     """
     question = ask(model, machine, sizes or {}, settings)
     found = answer(question)
-    return found if found.fits else replace(found, nearest=tuple(nearest(question)))
+    if not found.fits:
+        return replace(found, nearest=tuple(nearest(question)))
+    return replace(found, recompute_s=_recompute_s(question, found)) if found.tiers else found
+
+
+def _recompute_s(question: Question, found: MemoryAnswer) -> dict[int, float]:
+    """Return tokens of a prefix -> its prefill, a prompt on each rank, by the default backend; nothing where unknown.
+
+    A pipeline is not asked: of one prompt it would be a single stage's.
+    """
+    asked, priced = question.asked, {}
+    for tokens in {tier.prefix_tokens for tier in found.tiers if tier.prefix_tokens and asked.sizes.pp == 1}:
+        try:
+            one = estimate(
+                asked.model,
+                question.machine,
+                question.asked.sizes,
+                batch=asked.ranks,
+                isl=tokens,
+                phase="prefill",
+                engine=question.spec.id,
+            )
+        except InferometerError:
+            continue
+        priced[tokens] = one.estimate.step_s
+    return priced
 
 
 def max_batch(
@@ -95,8 +123,11 @@ def answer(question: Question) -> MemoryAnswer:
     """Return the answer to a question, without what would fit instead."""
     asked = question.asked
     longest = max(asked.context, asked.max_model_len)
+    divided = plan(asked)
+    beside = tiers(divided)
     return MemoryAnswer(
-        plan=plan(asked),
+        plan=divided,
+        tiers=beside,
         machine=question.machine,
         engine=question.engine,
         illegal=broken(question),
@@ -104,5 +135,6 @@ def answer(question: Question) -> MemoryAnswer:
         diagnostics=(
             *of_engine(asked.rules, question.machine.chip, eager=asked.eager),
             *(() if asked.rules.refuses_beyond_context else beyond_context(asked.model, longest, "--context")),
+            *tier_notes(divided, beside),
         ),
     )

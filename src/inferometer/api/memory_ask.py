@@ -11,6 +11,7 @@ from inferometer.api.bounds import MAX_SEQUENCES, MAX_SLOTS, check_batch
 from inferometer.api.engines import engine_of
 from inferometer.api.legal_sizes import legal_sizes
 from inferometer.api.load import in_formats, load_machine, load_model
+from inferometer.api.memory_tiers import gib_bytes, tiers_asked
 from inferometer.api.sizes import chips_of
 from inferometer.api.whatif import changed, parse_what_if
 from inferometer.api.workload import MAX_TOKENS
@@ -55,6 +56,10 @@ class MemorySettings(TypedDict, total=False):
     """llama.cpp: layers on the chip; one more than the model has is the head too."""
     cpu_offload_gb: float | None
     """GiB of weights that the host keeps for each chip."""
+    kv_cpu_gb: float | None
+    """GiB of host memory for each chip's prefix cache, beside its pool."""
+    kv_disk_gb: float | None
+    """The same, of a disk."""
     lora_adapters: int | None
     lora_rank: int | None
     what_if: str | list[str] | None
@@ -98,6 +103,8 @@ def ask(model: ModelSpec | str, machine: Machine | str, sizes: Mapping[str, int]
     splits = stage_layers(chosen, filled.pp, engine.spec.partition)
     asked = asked_of(engine.rules, chosen, where, Sharding(filled, splits), settings)
     asked = replace(asked, context=context, max_model_len=longest, batch=_batch(settings, assumed))
+    if asked.cached_prefixes and not settings.get("enable_prefix_caching"):
+        assumed["prefix caching"] = "on (tiers are of its cache)"
     _say_defaults(asked, assumed)
     return Question(
         asked=asked,
@@ -128,6 +135,7 @@ def asked_of(
     rules: EngineMemory, model: ModelSpec, where: Machine, sharding: Sharding, settings: MemorySettings
 ) -> Asked:
     """Return the settings of an engine on a machine, checked; lengths and batch are left to whoever asks."""
+    tiers = tiers_asked(rules, settings.get("kv_cpu_gb"), settings.get("kv_disk_gb"))
     return Asked(
         model=model,
         chip=where.chip.id,
@@ -144,9 +152,10 @@ def asked_of(
         state_slots=_count("--state-slots", settings.get("state_slots"), MAX_SLOTS),
         unified=where.chip.vendor in UNIFIED,
         eager=settings.get("enforce_eager", False),
-        cached_prefixes=settings.get("enable_prefix_caching", False),
+        cached_prefixes=settings.get("enable_prefix_caching", False) or bool(tiers),
         gpu_layers=_gpu_layers(settings, rules),
-        offload_bytes=_offload(settings),
+        offload_bytes=gib_bytes("--cpu-offload-gb", settings.get("cpu_offload_gb")),
+        **tiers,
         **_adapters(settings),
     )
 
@@ -211,13 +220,6 @@ def _gpu_layers(settings: MemorySettings, rules: EngineMemory) -> int | None:
     if layers is not None and not 0 <= layers <= MAX_TOKENS:
         raise InferometerError(f"--n-gpu-layers {layers}: must be from 0 to {MAX_TOKENS}")
     return layers
-
-
-def _offload(settings: MemorySettings) -> float:
-    size = settings.get("cpu_offload_gb") or 0.0
-    if not 0 <= size < MAX_TOKENS:
-        raise InferometerError(f"--cpu-offload-gb {size}: must be 0 or more GiB")
-    return size * 2.0**30
 
 
 class Adapters(TypedDict, total=False):

@@ -46,7 +46,7 @@ def find_engine_memory(engine: str) -> EngineMemory:
     Raises UnknownNameError for an engine that is not known, InferometerError for a version that is none or too old.
 
     >>> [find_engine_memory(name).since for name in ("vllm@0.24", "vllm@0.25.1", "vllm@0.26", "vllm", "ideal")]
-    ['0.21', '0.21', '0.26', '0.26', '']
+    ['0.21', '0.21', '0.26', '0.29', '']
     """
     name, _, version = engine.strip().lower().partition("@")
     rows = load_engine_memory().get(name)

@@ -118,6 +118,8 @@ def settings(options: Options) -> MemorySettings:
         enable_prefix_caching=options.enable_prefix_caching,
         n_gpu_layers=options.n_gpu_layers,
         cpu_offload_gb=options.cpu_offload_gb,
+        kv_cpu_gb=options.kv_cpu_gb,
+        kv_disk_gb=options.kv_disk_gb,
         lora_adapters=options.lora_adapters,
         lora_rank=options.lora_rank,
         what_if=options.what_if,

@@ -164,6 +164,11 @@ class Options:
     cpu_offload_gb: Annotated[
         float | None, _option("--cpu-offload-gb", metavar="GIB", text="Weights the host keeps for each chip.")
     ] = None
+    kv_cpu_gb: Annotated[
+        float | None,
+        _option("--kv-cpu-gb", metavar="GIB", text="Host memory for each chip's prefixes, beside its pool."),
+    ] = None
+    kv_disk_gb: Annotated[float | None, _option("--kv-disk-gb", metavar="GIB", text="The same, of a disk.")] = None
     lora_adapters: Annotated[
         int | None, _option("--lora-adapters", metavar="N", text="LoRA adapters held at once.")
     ] = None

@@ -38,7 +38,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "search": (*DEPLOYMENT, *STARTED, *HELD, "by", "per_dollar", "top", "progress", *OUTPUT),
     "top": (*DEPLOYMENT, *STARTED, *HELD, "by", "per_dollar", "top", "progress", *OUTPUT),
     "explain": (*DEPLOYMENT, *STARTED, *HELD, "placement", "placements", "against", *OUTPUT),
-    "memory": (*SUBJECT, *STORED, "batch_size", "context", *SIZED),
+    "memory": (*SUBJECT, *STORED, "batch_size", "context", "kv_cpu_gb", "kv_disk_gb", *SIZED),
     "fit": ("model", *STORED, "batch_size", "context", *STARTED, *PLACED, *MEMORY, "engine", *OUTPUT),
     "max-batch": (*SUBJECT, *STORED, "context", *SIZED),
     "max-context": (*SUBJECT, *STORED, "batch_size", *SIZED),

@@ -41,6 +41,10 @@ class Asked:
     """The last so many layers are on the chip, and with one more the head; None: all. The others are the host's."""
     offload_bytes: float = 0.0
     """Weights that the host keeps for each chip."""
+    host_tier_bytes: float = 0.0
+    """Host memory of each chip for prefixes that its pool has no room for."""
+    disk_tier_bytes: float = 0.0
+    """The same, on disk."""
     adapters: int = 0
     """LoRA adapters held at once."""
     adapter_rank: int = 0

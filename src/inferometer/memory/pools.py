@@ -9,10 +9,19 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from inferometer.memory.asked import Asked
 from inferometer.memory.layers import Kind, kept_tokens
+from inferometer.memory.prefixes import Grouped, prefix_blocks, prefix_bytes
+
+PrefixBytes = Callable[[int, bool], tuple[float, ...]]
+"""Tokens of a cached prefix, and whether all its blocks are kept or those alone that bring it back -> bytes of each
+pool."""
+
+
+def _no_prefix(_tokens: int, _every: bool) -> tuple[float, ...]:
+    return (0.0,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +45,13 @@ class Pools:
     blocks: Callable[[int], int]
     """Tokens of a sequence -> blocks of all groups."""
     groups: int = 1
+    prefix_bytes: PrefixBytes = _no_prefix
+    alike: bool = True
+    """All caches keep the same tokens, and none is a state."""
+    latent: bool = False
+    """There is one kind of cache, which every TP rank has a copy of."""
+    copied: bool = False
+    """There is some such cache."""
 
     def beside(self, size: float) -> "Pools":
         """Return the pools where each sequence keeps `size` bytes more in the first, in whole blocks.
@@ -135,7 +151,7 @@ class _Group(NamedTuple):
 
 
 def _grouped(asked: Asked, groups: list[_Group], stage: range) -> Pools:
-    page = max((_page_bytes(group) for group in groups), default=0.0)
+    page, made = max((_page_bytes(group) for group in groups), default=0.0), groups
     if _alike([group.kind for group in groups]):
         unit = sum(_page_bytes(group) * sum(index in stage for index in group.layers) for group in groups)
         groups = groups[:1]
@@ -146,6 +162,11 @@ def _grouped(asked: Asked, groups: list[_Group], stage: range) -> Pools:
 
     def blocks(length: int) -> int:
         return sum(n * _blocks(asked, kind, blocks_of[kind], length) for kind, n in counts.items())
+
+    kept = [Grouped(kind, n, blocks_of[kind]) for kind, n in counts.items()]
+
+    def prefix(tokens: int, every: bool) -> tuple[float, ...]:
+        return (unit * prefix_blocks(kept, tokens, asked.sizes.dcp, every=every),)
 
     full = [group for group in groups if not group.kind.fixed and group.kind.most is None]
     each = sum(unit / (group.block * group.kind.tokens) for group in full) / asked.sizes.dcp
@@ -160,7 +181,22 @@ def _grouped(asked: Asked, groups: list[_Group], stage: range) -> Pools:
         bytes_per_token=each,
         blocks=blocks,
         groups=max(len(groups), 1),
+        prefix_bytes=prefix,
+        **_said_of([group.kind for group in made]),
     )
+
+
+class _Said(TypedDict):
+    alike: bool
+    latent: bool
+    copied: bool
+
+
+def _said_of(kinds: Sequence[Kind]) -> _Said:
+    """Return whether the caches are alike, and whether they are one kind, or some are, that every TP rank has."""
+    alike = _alike(kinds) and not any(kind.fixed for kind in kinds)
+    copied = any(kind.latent and not kind.fixed for kind in kinds)
+    return {"alike": alike, "latent": alike and copied and len(set(kinds)) == 1, "copied": copied}
 
 
 def _page_bytes(group: _Group) -> float:
@@ -255,6 +291,13 @@ def _pools(asked: Asked, layers: Sequence[Sequence[Kind]], stage: range) -> Pool
     def needs(length: int) -> tuple[float, ...]:
         return (need(length, window=False), need(length, window=True), state)
 
+    def prefix(tokens: int, every: bool) -> tuple[float, ...]:
+        sorts = [
+            [kind for kind in kinds if kind.fixed == fixed and (kind.most is not None) == window]
+            for fixed, window in ((False, False), (False, True), (True, False))
+        ]
+        return tuple(prefix_bytes(sort, tokens, rules.block_size, asked.sizes.dcp, every=every) for sort in sorts)
+
     together = not rules.window_ratio
     return Pools(
         block_size=rules.block_size,
@@ -265,6 +308,8 @@ def _pools(asked: Asked, layers: Sequence[Sequence[Kind]], stage: range) -> Pool
         state_bytes=state,
         bytes_per_token=_growing(asked, kinds),
         blocks=lambda length: -(-length // rules.block_size),
+        prefix_bytes=(lambda tokens, every: (sum(prefix(tokens, every)),)) if together else prefix,
+        **_said_of(kinds),
     )
 
 

@@ -1,13 +1,15 @@
 """What a chip's memory is taken by, line by line, and the engine's own start-up lines."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from inferometer.estimate.result import Diagnostic
 from inferometer.memory.division import Plan
+from inferometer.memory.tiers import TierPlan
 from inferometer.report.tables import GIB, Page, gib_text, table
 from inferometer.report.text import sizes_flag
+from inferometer.report.tiers import tier_lines, tier_row
 from inferometer.specs.deployment import ROLES
 from inferometer.specs.hardware import Machine
 from inferometer.units import format_gib
@@ -31,6 +33,10 @@ class MemoryAnswer:
     assumed: Mapping[str, str]
     """What nobody chose, name -> value as shown."""
     diagnostics: tuple[Diagnostic, ...] = ()
+    tiers: tuple[TierPlan, ...] = ()
+    """Of the prefix cache, beside the chip's pool."""
+    recompute_s: Mapping[int, float] = field(default_factory=dict)
+    """Tokens of a prefix -> its prefill, where it was priced."""
 
     @property
     def fits(self) -> bool:
@@ -83,6 +89,7 @@ def memory_row(answer: MemoryAnswer) -> dict[str, Any]:
         "deficit_bytes": plan.deficit_bytes,
         "nearest": list(answer.nearest),
         "lines": [line._asdict() for line in plan.lines],
+        "tiers": [tier_row(tier, answer.recompute_s) for tier in answer.tiers],
         "log": log_lines(plan),
         "assumed": list(answer.assumed),
         "diagnostics": [asdict(note) for note in answer.diagnostics],
@@ -146,6 +153,9 @@ def print_memory(page: Page, answer: MemoryAnswer) -> None:
     page.show()
     for line in _verdict(answer):
         page.show(line)
+    for tier in answer.tiers:
+        for line in tier_lines(tier, answer.recompute_s):
+            page.show(line)
     for note in answer.diagnostics:
         page.show(f"{note.name}: {note.text}")
     page.show("assumed: " + ", ".join(f"{name} {value}" for name, value in answer.assumed.items()))

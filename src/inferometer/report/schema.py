@@ -11,7 +11,7 @@ from inferometer.report.field import Field
 from inferometer.report.schema_backends import BACKEND, CALIBRATION, COVERED, FIGURE, RUN
 from inferometer.report.schema_catalog import CHIP, CHIP_IN_FULL, LINK, MODEL, PRICE
 from inferometer.report.schema_counts import CACHE, COUNTED_OP, FILES, KV, LAYERS, OPS, PARAMS, PART
-from inferometer.report.schema_memory import FIT, LINE, MEMORY, MOST
+from inferometer.report.schema_memory import FIT, LINE, MEMORY, MOST, TIER
 from inferometer.report.schema_money import (
     BREAK_EVEN,
     COST,
@@ -230,6 +230,7 @@ OBJECTS = {
     "most": MOST,
     "fit": FIT,
     "line": LINE,
+    "tier": TIER,
     "layers": LAYERS,
     "files": FILES,
     "ops": OPS,

@@ -9,6 +9,23 @@ LINE = (
     Field("note", "string", "", "of what"),
 )
 
+TIER = (
+    Field("where", "string", "", "host or disk"),
+    Field("through", "string", "", "what keeps it, where not the engine itself"),
+    Field("flag", "string", "", "how the engine is told its size"),
+    Field("bytes_per_chip", "number", "B", "in what the engine's option counts in"),
+    Field("rank_bytes", "number", "B", "of the TP x PP chips that hold the same sequences"),
+    Field("block_tokens", "integer", "tok", "of what is kept at once"),
+    Field("latent_copies", "integer", "", "kept of what every TP rank has; 1 where it has nothing such"),
+    Field("kv_tokens", "number?", "tok", "of the longest prefix that it holds; null where nothing limits it"),
+    Field("prefix_tokens", "integer", "tok", "of the context, in whole blocks"),
+    Field("prefix_bytes", "number", "B", "that such a prefix takes of it, all chips of the rank"),
+    Field("prefixes", "number?", "", "such ones that it holds, of a rank"),
+    Field("restore_bytes_per_chip", "number", "B", "that a chip is sent to have one back"),
+    Field("recompute_s", "number?", "s", "its prefill instead, by the default backend; null where not priced"),
+    Field("break_even_bytes_per_s", "number?", "B/s", "a chip's link to the tier above which having it back is faster"),
+)
+
 MEMORY = (
     Field("version", "string", "", "of inferometer"),
     Field("model", "string", "", "preset, or name of the config"),
@@ -32,6 +49,7 @@ MEMORY = (
     Field("deficit_bytes", "number", "B", "that a chip lacks; 0 where it fits"),
     Field("nearest", "string[]", "", "one change each that would fit"),
     Field("lines", "line[]", "", "they sum to the visible bytes"),
+    Field("tiers", "tier[]", "", "of the prefix cache, beside the chip's pool"),
     Field("log", "string[]", "", "the engine's start-up lines"),
     Field("assumed", "string[]", "", "settings that nobody chose"),
     Field("diagnostics", "diagnostic[]", "", "what to know, by name"),

@@ -61,6 +61,31 @@ class TowerShare(Spec, frozen=True, kw_only=True):
     most_share: float
 
 
+class Tier(Spec, frozen=True, kw_only=True):
+    """A tier of the prefix cache beside the chip's pool, and how the engine is told its size."""
+
+    where: Literal["host", "disk"]
+    flag: str
+    """With {gib}, {gb} or {bytes} of a chip, or {total_gib} of the TP x PP chips of an engine, in braces."""
+    through: str = ""
+    """What keeps it, where that is not the engine itself."""
+    counts_bytes: int = 1
+    """What the option counts in: sizes are whole multiples."""
+    chunk_tokens: int = 0
+    """Tokens of what is kept at once; 0: the engine's block."""
+    shared: bool = False
+    """One pool for the TP x PP chips, in which a block of all of them lies together; else each chip has its own."""
+    align_bytes: int = 1
+    """Of a shared pool: blocks begin at multiples of it."""
+    one_copy: bool = False
+    """Latents, of which every TP rank has a copy, are kept once."""
+    every: bool = False
+    """All blocks of a prefix are kept, those behind a window and states at the end of each block too; else those alone
+    that bring it back."""
+    alike: bool = False
+    """Only of models whose caches all keep the same tokens."""
+
+
 class LogLine(Spec, frozen=True, kw_only=True):
     """A line of the engine's start-up log, with the names of `report.memory.log_values` in braces."""
 
@@ -138,6 +163,8 @@ class EngineMemory(Spec, frozen=True, kw_only=True):
     """More runtime where TP > 1."""
     context_bytes: float = 0.0
     log: tuple[LogLine, ...] = ()
+    tiers: tuple[Tier, ...] = ()
+    """Of the prefix cache, beside the chip's pool."""
     host_kinds: tuple[str, ...] = ()
     """Kinds of tensors that stay in the host's memory, which is the chip's where memory is unified."""
     runs_on: tuple[str, ...] = ()
