@@ -172,3 +172,10 @@ def test_placements_are_all_of_them_and_the_first_is_taken(words):
 def test_placements_stand_alone():
     assert "leave --placement out" in refused(*DENSE, "--placements", "--placement", "TP=nvlink:8")
     assert "leave --against out" in refused(*DENSE, "--placements", "--against", "b200")
+
+
+def test_against_the_ideal_engine_leaves_the_settings_of_an_allocator_out():
+    words = ("llama-3.1-8b", "h100", "--engine", "vllm@0.24", "--max-num-seqs", "4", "--enforce-eager", "--isl", "500")
+    (row,) = inferometer("explain", *words, "--against", "--engine ideal", "--json").rows
+    assert row["a"]["batch"] == 4
+    assert row["b"]["batch"] > 4

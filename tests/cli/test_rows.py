@@ -59,8 +59,8 @@ KEYS = {
     "round": "batch lookahead drafted tokens_per_pass draft_passes draft_s verify_s decode_s speedup",
     "report": "version kind model chip machine context cost memory matrix clouds sources commands",
     "line": "name bytes basis note",
-    "tier": "where through flag bytes_per_chip rank_bytes block_tokens latent_copies kv_tokens prefix_tokens prefix_bytes"
-    " prefixes restore_bytes_per_chip recompute_s break_even_bytes_per_s",
+    "tier": "where through flag bytes_per_chip rank_bytes block_tokens latent_copies kv_tokens prefix_tokens"
+    " prefix_bytes prefixes restore_bytes_per_chip recompute_s break_even_bytes_per_s",
     "params": "model total_params active_params active_params_one_table mtp_params by_kind by_dtype checkpoint_bytes"
     " bytes_by_kind layers files unknown_keys assumed",
     "layers": "first last kind mixer_params ffn_params other_params stored_bytes",

@@ -61,7 +61,11 @@ def tiers(plan: Plan) -> tuple[TierPlan, ...]:
             who = rule.through or plan.asked.rules.id
             kept = f"{plan.asked.model.name} keeps windows or states beside, or alone"
             raise InferometerError(f"{FLAGS[rule.where]}: {who} keeps prefixes of one kind of cache; {kept}")
-    return tuple(tiers_of(plan))
+    found = tuple(tiers_of(plan))
+    if nothing := next((tier.rule for tier in found if not tier.chip_bytes), None):
+        least = f"{nothing.counts_bytes / 2**30:.4f} GiB"
+        raise InferometerError(f"{FLAGS[nothing.where]}: {plan.asked.rules.id} counts in steps of {least}; give one")
+    return found
 
 
 def tier_notes(plan: Plan, found: tuple[TierPlan, ...]) -> Iterator[Diagnostic]:

@@ -135,7 +135,7 @@ def _drafter(spec: ModelSpec, draft: Draft, settings: Settings, assumed: dict[st
         named = load_model(draft.model) if isinstance(draft.model, str) else draft.model
         if named.vocab != spec.vocab:
             assumed["vocabularies"] = f"of {spec.vocab:,} and {named.vocab:,} tokens taken for one"
-        changes = Settings(quant=draft.quant)
+        changes = Settings(quant=draft.quant, cpu_offload_gb=None, lora_adapters=None, lora_rank=None)
         return _Drafter(name=named.name, model=named, settings=Settings(**{**settings, **changes}), own=False)
     if not spec.drafters:
         raise InferometerError(f"{spec.name} has no drafter of its own; give --draft MODEL")

@@ -5,8 +5,9 @@ import shlex
 from dataclasses import replace
 from typing import Any, get_args, get_type_hints
 
+from inferometer.api.engines import DEFAULT_ENGINE
 from inferometer.cli.options import Options, flags
-from inferometer.cli.verb_options import MEMORY, OUTPUT, PRICE, REPEATED, SHARDING, VERBS
+from inferometer.cli.verb_options import MEMORY, OUTPUT, PLACED, PRICE, REPEATED, SHARDING, STARTED, VERBS
 from inferometer.errors import InferometerError, unknown_name
 
 HELD = ("against", "placements", *OUTPUT)
@@ -47,12 +48,15 @@ def against(a: Options, text: str) -> Options:
         raise InferometerError("--against is empty: say what B has instead, as in --against 'b200 8x1 --quant fp8'")
     defaults = Options()
     extend = given.get("phase", a.phase) == "extend"
-    dropped = {
-        field: getattr(defaults, field)
+    replaced = [
+        field
         for first, second in INSTEAD
         if given.keys() & set(first) and not (extend and LENGTHS.issuperset(first))
         for field in second
-    }
+    ]
+    if given.get("engine") == DEFAULT_ENGINE:
+        replaced += [*STARTED, *PLACED]
+    dropped = {field: getattr(defaults, field) for field in replaced}
     return replace(a, against=None, **(dropped | given))
 
 
