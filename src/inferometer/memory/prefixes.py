@@ -26,7 +26,7 @@ def prefix_blocks(kept: Sequence[Grouped], tokens: int, dcp: int, *, every: bool
     vllm/distributed/kv_transfer/kv_connector/v1/offloading/scheduler.py, get_sliding_window_size_in_chunks.
     """
     spans = [_span(one, dcp) for one in kept if not one.kind.fixed]
-    ends = tokens // min(spans) if spans else 1
+    ends = tokens // min(spans) if spans else min(tokens, 1)
     total = 0
     for one in kept:
         if one.kind.fixed:
