@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from inferometer.blocks.images import ImageCount
-from inferometer.blocks.popularity import USUAL, Routing, routed
+from inferometer.blocks.popularity import USUAL, Routing, routed, routed_tokens
 from inferometer.blocks.routing import Busiest
 from inferometer.blocks.tensors import Tensor, local_cols, local_rows, one_copy_bytes
 from inferometer.graph.layout import Layout, Step, Tree, layout, reshard_tree, step_name
@@ -152,6 +152,11 @@ class Lowering:
         """Return what the busiest of `ranks` parts of the replica receives in this pass."""
         at = self.at
         return routed(block, ranks, at.replica_tokens / at.new_tokens, at.replica_tokens, at.routing)
+
+    def busiest_tokens(self, block: Moe, ranks: Column) -> Column:
+        """Return the distinct tokens that the busiest of `ranks` parts of the replica receives in this pass."""
+        at = self.at
+        return routed_tokens(block, ranks, at.replica_tokens / at.new_tokens, at.replica_tokens, at.routing)
 
     def narrow_bytes(self, fmt: str) -> float:
         """Return the bytes of one activation fed to a GEMM by weights of format `fmt`, scales included.

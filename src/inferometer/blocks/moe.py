@@ -247,7 +247,7 @@ def _merged(block: Moe, low: Lowering, sent: float) -> tuple[Message, ...]:
     def sized(parts: Column, element: float) -> Column:
         """Return bytes a rank takes in from beyond its part, were the role cut into `parts`."""
         if id(parts) not in known:
-            per_part = low.busiest_rank(block, parts).tokens
+            per_part = low.busiest_tokens(block, parts)
             known[id(parts)] = parts, per_part / (np.maximum(at.ep / parts, 1.0) * at.etp)
         return known[id(parts)][1] * (inner * element)
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inferometer.blocks.routing import Busiest, busiest_rank, experts_a_token
+from inferometer.blocks.routing import Busiest, busiest_rank, busiest_tokens, experts_a_token
 from inferometer.graph.ops import Column
 from inferometer.specs.feedforward import Moe
 
@@ -51,6 +51,13 @@ class Routing(NamedTuple):
 
 
 USUAL = Routing()
+
+
+def routed_tokens(block: Moe, ranks: Column, sequences: Column, tokens: Column, how: Routing) -> Column:
+    """Return `routed(...).tokens` alone."""
+    if how.usual and not block.redundant:
+        return busiest_tokens(block, ranks, tokens)
+    return routed(block, ranks, sequences, tokens, how).tokens
 
 
 def routed(block: Moe, ranks: Column, sequences: Column, tokens: Column, how: Routing) -> Busiest:

@@ -189,6 +189,27 @@ def busiest_rank(block: Moe, ranks: Column, tokens: Column) -> Busiest:
     (a = k, c = T k gives E (1 - (1 - k/E)^T)) and for n = E. tokens: the normal form of a Bernoulli draw a
     token, and no fewer than copies / a.
     """
+    found = _received(block, ranks, tokens)
+    missed = 1 - np.minimum(found.together / found.local, 1.0)
+    distinct = found.local * (1 - power(missed, found.copies / found.together))
+    return Busiest(found.copies, np.minimum(distinct, found.copies), found.seen)
+
+
+def busiest_tokens(block: Moe, ranks: Column, tokens: Column) -> Column:
+    """Return `busiest_rank(...).tokens` alone, without the power that distinct experts take."""
+    return _received(block, ranks, tokens).seen
+
+
+class _Received(NamedTuple):
+    """Copies, tokens, a and l of `busiest_rank`."""
+
+    copies: Column
+    seen: Column
+    together: Column
+    local: Column
+
+
+def _received(block: Moe, ranks: Column, tokens: Column) -> _Received:
     key = (block.experts, block.top_k, block.groups, block.top_groups)
     sizes, index = np.unique(ranks, return_inverse=True)
     constants = np.array([_rank_constants(key, int(n), block.zero_experts) for n in sizes]).T
@@ -208,7 +229,5 @@ def busiest_rank(block: Moe, ranks: Column, tokens: Column) -> Busiest:
     local = np.ceil(block.experts / ranks)
     copies = np.minimum(copies, tokens * np.minimum(float(block.top_k), local))
     together = mean / hit
-    missed = 1 - np.minimum(together / local, 1.0)
-    distinct = local * (1 - power(missed, copies / together))
     seen = np.minimum(np.minimum(np.maximum(tokens * hit + token_sigma * root, copies / together), tokens), copies)
-    return Busiest(copies, np.minimum(distinct, copies), seen)
+    return _Received(copies, seen, together, local)

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
-import numpy as np
-
 from inferometer.cost.groups import LinkRate
 from inferometer.graph.ops import Column, Mask, OpKind, Work
 from inferometer.specs.hardware import Axis, ChipSpec
@@ -110,12 +108,6 @@ class KnowsOps(Protocol):
     def timed(self, work: Work, chip: ChipSpec) -> Mask:
         """Return where an operation was timed on the chip, columns; elsewhere its basis is that of the chip."""
         ...
-
-
-def op_basis(backend: CostBackend, work: Work, chip: ChipSpec) -> tuple[Mask, str]:
-    """Return where an operation is `measured`, and its basis elsewhere."""
-    timed = backend.timed(work, chip) if isinstance(backend, KnowsOps) else np.zeros((), dtype=np.bool_)
-    return timed, basis_of(backend, chip)
 
 
 class Figure(NamedTuple):

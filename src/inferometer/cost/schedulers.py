@@ -88,8 +88,10 @@ def overlapped(busy: Busy, overlap: Overlap) -> Column:
     """
     a, b = overlap
     local = np.maximum(busy.compute_s, a * busy.memory_s)
-    exposed = local + (1 - b) * busy.network_s
-    return np.maximum(exposed, busy.network_s) + (1 - a) * busy.memory_s
+    time_s = np.asarray(local + (1 - b) * busy.network_s)
+    np.maximum(time_s, busy.network_s, out=time_s)
+    time_s += (1 - a) * busy.memory_s
+    return time_s
 
 
 def dag_first(busy: Busy, overlap: Overlap) -> Column:

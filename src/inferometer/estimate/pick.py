@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from inferometer.estimate.candidates import Index
 from inferometer.graph.ops import Column
 
@@ -43,8 +41,8 @@ class Rows:
         at_row = self.rows if column.shape[-2] > 1 else 0
         placed = column.ndim == PLACED
         found = column[along if len(column) > 1 else 0, at_row, 0] if placed else column[at_row, 0]
-        listed: list[float] = np.broadcast_to(found, self.rows.shape).tolist()
-        return listed
+        listed: list[float] = found.reshape(-1).tolist()
+        return listed if len(listed) == len(self.rows) else listed * len(self.rows)
 
 
 @dataclass(frozen=True, slots=True)

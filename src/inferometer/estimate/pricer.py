@@ -44,9 +44,8 @@ def add(a: Column, b: Column) -> Column:
     return a if b is ZERO else a + b
 
 
-def summed(a: Busy, b: Busy) -> Busy:
-    """Return a + b; what is told by branch only where there is one."""
-    forks = not (a.left_s is ZERO and a.right_s is ZERO and b.left_s is ZERO and b.right_s is ZERO)
+def summed(a: Busy, b: Busy, *, forks: bool) -> Busy:
+    """Return a + b; what is told by branch only where branches are told apart."""
     return Busy(*map(add, a, b)) if forks else Busy(*map(add, a[:PLAIN], b[:PLAIN]))
 
 
@@ -203,7 +202,7 @@ class Pricer:
         left, right, space = self.spaces.common(a, b)
         if network_only(left) and network_only(right):
             return Cost(Busy(ZERO, ZERO, ZERO, left.network_s + right.network_s), space)
-        return Cost(summed(left, right), space)
+        return Cost(summed(left, right, forks=self.steady), space)
 
     def price(self, items: tuple[Item, ...], kept: Callable[[Cost], Cost] | None = None) -> Cost:
         """Return the cost of nodes run one after another, and how much of it is on which branch.

@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inferometer.cost.backend import basis_of, op_basis
+from inferometer.cost.backend import KnowsOps, basis_of
 from inferometer.estimate.candidates import GROUP_OF
 from inferometer.estimate.pick import Rows, Shape
 from inferometer.estimate.pricer import Cost, Pricer
 from inferometer.estimate.result import ChoiceRow, OpRow
 from inferometer.graph.ops import Choice, Graph, Item, Message, Node, Work, unwrapped
+from inferometer.specs.hardware import Axis
 
 MOST_PLANS = 24
 """Plans of one Choice listed in full, the cheapest first."""
@@ -78,6 +79,10 @@ class Reader:
         self._worked: dict[int, _Worked] = {}
         self._sent: dict[int, _Sent] = {}
         self._ways: dict[int, list[_Way]] = {}
+        backend, self._chip = pricer.backend, pricer.machine.chip
+        self._timed = backend.timed if isinstance(backend, KnowsOps) else None
+        self._usual = basis_of(backend, self._chip)
+        self._crossing: dict[tuple[Axis, ...], str] = {}
 
     def read(self, candidate: int, times: Iterable[float], residual: str) -> Record:
         """Return every op and Choice of one candidate, under one residual layout.
@@ -115,9 +120,10 @@ class Reader:
 
     def _basis(self, node: Work) -> list[str]:
         """Return an op's basis."""
-        timed, elsewhere = op_basis(self.pricer.backend, node, self.pricer.machine.chip)
-        near = self.at.values(np.asarray(timed, dtype=np.float64))
-        return ["measured" if one else elsewhere for one in near]
+        if self._timed is None:
+            return [self._usual] * len(self.at.rows)
+        near = self.at.values(np.asarray(self._timed(node, self._chip), dtype=np.float64))
+        return ["measured" if one else self._usual for one in near]
 
     def _link_basis(self, node: Message) -> list[str]:
         """Return a message's basis: that of the axes it crosses."""
@@ -128,8 +134,10 @@ class Reader:
         known = {}
         for one in set(signature):
             spans = placements.signatures[node.role][one]
-            crossed = [axis for (factor, _), axis in zip(spans, axes, strict=True) if factor > 1]
-            known[one] = basis_of(pricer.backend, pricer.machine.chip, crossed)
+            crossed = tuple(axis for (factor, _), axis in zip(spans, axes, strict=True) if factor > 1)
+            if crossed not in self._crossing:
+                self._crossing[crossed] = basis_of(pricer.backend, self._chip, crossed)
+            known[one] = self._crossing[crossed]
         return [known[one] for one in signature]
 
     def sent(self, node: Message) -> _Sent:
