@@ -7,7 +7,7 @@ import msgspec
 from inferometer.blocks.kinds import grows, parts
 from inferometer.catalog.engines import CHOICES
 from inferometer.errors import InferometerError, unknown_name
-from inferometer.specs.deployment import EngineSpec, Phase
+from inferometer.specs.deployment import EngineSpec, Phase, Workload
 from inferometer.specs.feedforward import Moe
 from inferometer.specs.mixers import Mla
 from inferometer.specs.model import ModelSpec
@@ -34,6 +34,19 @@ def parse_choices(text: str | None) -> dict[str, str]:
             raise InferometerError(f"--choice {name} is pinned twice")
         pins[name] = plan
     return pins
+
+
+def check_routing(work: Workload, model: ModelSpec) -> None:
+    """Raise InferometerError where routing is described of a model that routes nothing."""
+    if any(isinstance(block, Moe) for block in model.ffns):
+        return
+    given = {
+        "--expert-skew": work.expert_skew > 0,
+        "--redundant-experts": work.redundant_experts > 0,
+    }
+    for flag, told in given.items():
+        if told:
+            raise InferometerError(f"{flag}: {model.name} has no experts; leave it out")
 
 
 def check_choices(pins: Mapping[str, str], model: ModelSpec) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypedDict
 
 from inferometer.api.bounds import MAX_SLOTS
-from inferometer.api.choices import check_choices, parse_choices, pinned
+from inferometer.api.choices import check_choices, check_routing, parse_choices, pinned
 from inferometer.api.engines import DEFAULT_ENGINE, engine_of
 from inferometer.api.memory_ask import MemorySettings, of_problem
 from inferometer.api.whatif import Wanted, changed, parse_what_if
@@ -168,6 +168,7 @@ class Terms:
         engine = engine_of(self.engine, self.assumed, priced=True)
         engine.check_chip(machine.chip)
         check_choices(self.choices, model)
+        check_routing(self.workload, model)
         problem = make_problem(
             model,
             machine,
