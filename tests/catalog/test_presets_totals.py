@@ -186,10 +186,27 @@ ROUNDED = frozenset(
     deepseek-v4.1-flash dots3-note-prev hy3 inkling
     k-exaone-236b-a23b ling-2.6-flash ling-3.0-flash longcat-flash-lite
     mimo-v2.5-pro mistral-large-3-675b-instruct-2512 mistral-large-4 step-3.5-flash
-    step-3.7-flash
+    step-3.7-flash jamba-1.5-mini granite-4.0-h-small falcon-h1-7b-instruct mamba2-2.7b nemotron-h-8b-base-8k
     """.split()  # noqa: SIM905  # names read better as prose
 )
 """Presets whose published count is rounded: `tests/ingest/published.csv` has it, with how far off it may be."""
+
+
+@pytest.mark.parametrize(
+    ("ident", "published"),
+    [
+        ("jamba-1.5-mini", 51.6e9),
+        ("granite-4.0-h-small", 32.2e9),
+        ("falcon-h1-7b-instruct", 7.59e9),
+        ("mamba2-2.7b", 2.70e9),
+        ("nemotron-h-8b-base-8k", 8.1e9),
+    ],
+)
+def test_hybrids_whose_configs_are_quoted_or_recalled_have_the_rounded_total(ident, published):
+    found = preset_config(ident)
+    model = model_from_config(found.config, name=ident, source=found.source, sidecar=found.quant_sidecar)
+    assert count_params(model).total == pytest.approx(published, rel=1.5e-3)
+    assert found.assumed
 
 
 def test_every_preset_has_a_published_count():
