@@ -49,6 +49,8 @@ def compare(
     for one in found:
         chip = one.chip if isinstance(one, Lost) else one.answer.problem.machine.chip.id
         entries.append(_entry(spec, chip, one, given, held))
+    if entries and len({entry.lost for entry in entries}) == 1 and entries[0].lost:
+        raise InferometerError(entries[0].lost)
     matrix = Matrix(
         model=spec.name, entries=tuple(entries), batch=batch or 1, context=length, batch_given=batch is not None
     )

@@ -12,6 +12,7 @@ from inferometer.blocks.model import stage_layers
 from inferometer.errors import InferometerError
 from inferometer.memory.plan import plan
 from inferometer.memory.solve import max_batch, max_context, most
+from inferometer.report.text import sizes_flag
 
 MOST_CHIPS = 1024
 """Chips up to which a machine that holds the model is looked for."""
@@ -74,5 +75,5 @@ def _more_chips(question: Question) -> Iterator[str]:
         splits = stage_layers(asked.model, sizes.pp, question.spec.partition)
         tried = replace(question, machine=larger, asked=replace(asked, sizes=sizes, splits=splits))
         if not broken(tried) and plan(tried.asked).fits:
-            yield f"{n} chips: {machine.chip.id} {larger.name}, TP={sizes.tp}"
+            yield f"{n} chips: {machine.chip.id} {larger.name}, {sizes_flag(sizes)}"
             return

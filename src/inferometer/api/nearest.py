@@ -43,7 +43,7 @@ def nearest(
     if batch is not None and 1 <= fits < batch:
         found = search_one(problem, fixed=fixed, batch=fits, slo=slo, top=1).found
         return Near(found[0] if found else result.nearest, f"the most that fits is --batch-size {fits}")
-    return Near(result.nearest, "" if fits >= 1 else more_chips(problem, free=not fixed))
+    return Near(result.nearest, "" if fits >= 1 else more_chips(problem, batch or 1, free=not fixed))
 
 
 def most_sequences(space: Candidates, legal: Mask) -> int:
@@ -53,8 +53,8 @@ def most_sequences(space: Candidates, legal: Mask) -> int:
     return int(min(float(most.max()), 1 << 31))
 
 
-def more_chips(problem: Problem, *, free: bool) -> str:
-    """Return how many chips of the same machine hold one sequence, twice as many at a time; empty where unknown."""
+def more_chips(problem: Problem, batch: int, *, free: bool) -> str:
+    """Return how many chips of the same machine hold the batch, twice as many at a time; empty where unknown."""
     machine = problem.machine
     n = machine.fabric.n_chips
     while free and (n := 2 * n) <= MOST_CHIPS:
@@ -66,7 +66,7 @@ def more_chips(problem: Problem, *, free: bool) -> str:
             space, rules = find_candidates(replace(problem, machine=same))
         except InferometerError:
             break
-        if most_sequences(space, _legal(space, rules)) >= 1:
+        if most_sequences(space, _legal(space, rules)) >= batch:
             return f"{n} chips would hold it: {larger.name}"
     return ""
 

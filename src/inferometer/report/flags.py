@@ -36,7 +36,7 @@ ALL2ALL = {
 DEEPEP_MODES = {"expanded": "low_latency", "coalesced": "normal", "merged": "normal"}
 """Exchange priced -> SGLang's --deepep-mode (docs.sglang.io advanced_features/expert_parallelism)."""
 
-OTHER_FRONT_ENDS = {"Google": "TPUs", "Apple": "Apple GPUs"}
+OTHER_FRONT_ENDS = {"Google": "TPUs", "Apple": "Apple GPUs", "Groq": "Groq LPUs", "Cerebras": "Cerebras wafers"}
 """Vendor -> chips that neither engine's CUDA and ROCm servers run on."""
 
 
@@ -100,6 +100,7 @@ def _vllm_asked(answer: Answer, sequences: int) -> Flags:
         "--max-num-seqs": asked.max_num_seqs or sequences,
         "--max-num-batched-tokens": asked.max_num_batched_tokens,
         "--enforce-eager": "" if asked.eager else None,
+        "--enable-prefix-caching": "" if asked.cached_prefixes else None,
         "--cpu-offload-gb": f"{asked.offload_bytes / 2**30:g}" if asked.offload_bytes else None,
         **_lora(asked, "--max-loras"),
     }
