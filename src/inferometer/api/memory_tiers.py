@@ -37,7 +37,7 @@ def tiers_asked(rules: EngineMemory, host_gib: float | None, disk_gib: float | N
 def gib_bytes(flag: str, size: float | None) -> float:
     """Return the bytes of a size in GiB, 0 where none is given."""
     if size is not None and not 0 <= size < MAX_TOKENS:
-        raise InferometerError(f"{flag} {size}: must be 0 or more GiB")
+        raise InferometerError(f"{flag} {size}: must be from 0 to {MAX_TOKENS:,} GiB")
     return (size or 0.0) * 2.0**30
 
 

@@ -187,10 +187,11 @@ def _verdict(answer: MemoryAnswer) -> list[str]:
     plan, asked = answer.plan, answer.plan.asked
     what = f"{asked.batch:,} sequence{'s' * (asked.batch > 1)} of {asked.context:,} tokens"
     holds = plan.kv_tokens
-    room = "no caches to limit it" if holds == float("inf") else f"{holds:,.0f} tokens a rank"
+    endless = holds == float("inf")
+    room = "no caches to limit it" if endless else f"{holds:,.0f} tokens a rank"
     more = f"{answer.concurrency:,.2f} sequences of {asked.max_model_len:,} tokens over the deployment ({room})"
     if answer.fits:
-        return [f"fits: {what}; room for {more}"]
+        return [f"fits: {what}; {'its caches are not on the chip' if endless else f'room for {more}'}"]
     found = [f"does not fit: {reason}" for reason in answer.reasons]
     if plan.deficit_bytes:
         found.append(f"a chip lacks {format_gib(plan.deficit_bytes)}")
