@@ -81,3 +81,10 @@ def test_the_page_has_the_picks_and_every_row():
 def test_names_that_are_none_are_refused():
     assert "ambiguous" in refused("compare", "qwen2.5-7b", "h100,a100")
     assert "unknown chip" in refused("compare", "qwen2.5-7b", "h101")
+
+
+@pytest.mark.parametrize("bad", [("--quant", "foo"), ("--backend", "foo"), ("--calibration", "foo")])
+def test_what_is_wrong_for_every_chip_is_bad_input(bad):
+    said = refused("compare", "llama-3.1-8b", "h200,b200", "8x1", *bad)
+    assert said.count("\n") == 1
+    assert "unknown" in said

@@ -102,3 +102,13 @@ def test_a_verdict_is_always_shown(width, monkeypatch):
 def test_routing_of_a_model_without_experts_is_refused(flag):
     said = refused("search", "llama-3.1-8b", "h100", *flag)
     assert said.strip() == f"inferometer: {flag[0]}: meta-llama-3.1-8b has no experts; leave it out"
+
+
+def test_more_chips_hold_the_batch_that_was_asked_for():
+    """70e9 fp8 weights and 50 sequences: two H100 hold one, four hold all."""
+    words = ("llama-3.1-70b", "h100", "--engine", "vllm", "--batch", "50", "--quant", "fp8")
+    done = inferometer("search", *words[:2], "1x1", *words[2:])
+    assert done.status == 1
+    assert "4 chips would hold it: 4x1" in done.err
+    assert inferometer("search", *words[:2], "4x1", *words[2:]).status == 0
+    assert inferometer("search", *words[:2], "2x1", *words[2:]).status == 1
