@@ -16,7 +16,7 @@ def test_every_preset_is_a_config_with_a_source(ident):
 
 
 def test_every_name_finds_its_preset():
-    assert len(preset_ids()) == 38 + 3 + 49 + 12 + 10 + 6 + 3 + 37 + 5
+    assert len(preset_ids()) == 38 + 3 + 49 + 12 + 10 + 6 + 3 + 37 + 6
     for name, ident in preset_index().items():
         assert preset_config(name).id == ident
 
@@ -54,7 +54,7 @@ deepseek-v3.2 deepseek-v4-flash deepseek-v4-pro deepseek-v4.1-flash kimi-linear 
 glm-5 glm-5.1 glm-5.2 glm-5.3 glm-5.3-flash qwen3-next qwen3.5-27b qwen3.6-27b qwen3.8-flash-next minimax-m1
 minimax-m2.5 minimax-m2.7 minimax-m3 nemotron-3-nano nemotron-3-super nemotron-3-ultra nemotron-3.5 gemma-4-e2b
 gemma-4-e4b gemma-4-26b-a4b gemma-4-31b step-3.5 step-3.7 mimo-v2-flash mimo-v2-pro longcat-flash hy3 hy4 inkling
-nemotron-h jamba falcon-h1 granite-4-hybrid mamba-2
+nemotron-h jamba falcon-h1 granite-4-hybrid mamba-2 qwen3.8-27b
 inkling-2-small inkling-2-mini dots3 ling-2.6 ling-3.0 lfm2-1.2b mistral-large-3 mistral-large-4 mistral-small-4
 """
 
@@ -66,7 +66,7 @@ def test_models_of_2026_are_found_by_name(name):
 
 @pytest.mark.parametrize(
     "name",
-    "nemotron-h-47b jamba-v0.1 falcon-h1-34b granite-4.0-h-tiny lfm2 qwen3.8-27b longcat-2.0 ling-2.5 ling-3.1".split(),  # noqa: SIM905
+    "nemotron-h-47b jamba-v0.1 falcon-h1-34b granite-4.0-h-tiny lfm2 longcat-2.0 ling-2.5 ling-3.1".split(),  # noqa: SIM905
 )
 def test_models_of_which_no_config_was_found_are_refused_with_the_reason(name):
     with pytest.raises(InferometerError, match="no preset: it"):
