@@ -98,7 +98,7 @@ def test_a_verdict_is_always_shown(width, monkeypatch):
     assert max(len(line) for line in out.splitlines()) <= int(width)
 
 
-@pytest.mark.parametrize("flag", [("--expert-skew", "0.7"), ("--redundant-experts", "8")])
+@pytest.mark.parametrize("flag", [("--expert-skew", "0.7"), ("--distinct-prompts", "1"), ("--redundant-experts", "8")])
 def test_routing_of_a_model_without_experts_is_refused(flag):
     said = refused("search", "llama-3.1-8b", "h100", *flag)
     assert said.strip() == f"inferometer: {flag[0]}: meta-llama-3.1-8b has no experts; leave it out"

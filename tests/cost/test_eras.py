@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferometer.catalog.loader import find_chip
-from inferometer.cost.calibrated import calibrated_with, create, load_serving
+from inferometer.cost.calibrated import calibrated_in, calibrated_with, create, load_serving
 from inferometer.cost.eras import Era, Scalar, aged, load_eras
 from inferometer.cost.factors import NAMES, Factors
 from inferometer.cost.registry import create_backend
@@ -15,6 +15,8 @@ from inferometer.errors import InferometerError, UnknownNameError
 from inferometer.graph.ops import OpKind, Traffic, Work
 from inferometer.measurement.fit_eras import Ran, middle, runs, scalars
 from inferometer.measurement.fit_eras import fit as fit_era
+from inferometer.measurement.questions import fold_of
+from inferometer.measurement.validate import asked_points, fold_backends
 
 GENERATIONS = ("ampere", "hopper", "cdna3")
 
@@ -91,6 +93,24 @@ def test_rows_held_out_are_within_a_seventh_at_the_median():
         assert era.figures["n"] > 300
         assert era.figures["median"] < 1 / 7
         assert abs(era.figures["bias"]) < 0.06
+
+
+def test_a_row_of_an_era_is_priced_by_the_scalars_that_have_not_seen_its_pair():
+    """Class A's rows of Argonne: each its fold's backend in its era, those of today without one."""
+    era, names = load_eras().eras[0], [one.name for one in load_eras().eras]
+    fold = next(i for i, known in enumerate(era.folds) if known.get("hopper") != era.scalars["hopper"].times)
+    assert era.on("hopper", fold) == era.folds[fold]["hopper"] != era.on("hopper")
+    assert era.on("tpu", fold) == era.folds[fold]["common"]
+    put_to = fold_backends(create())
+    asked = asked_points(("A",))
+    aged_ones = [one.question for one in asked if one.question.era]
+    assert {question.era for question in aged_ones} == set(names)
+    for question in {(q.setup.model, q.setup.chip, q.era): q for q in aged_ones}.values():
+        own = put_to(question)
+        expected = calibrated_in(question.era, fold_of(question.setup.model, question.setup.chip))
+        assert own.generations == expected.generations
+    today = next(one.question for one in asked if not one.question.era)
+    assert put_to(today).era is None
 
 
 def test_an_era_is_asked_for_by_name():

@@ -6,6 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferometer.measurement.floods import MOST_SEQUENCES, PASS_TOKENS, flood, prompts_a_pass, requests_of
+from inferometer.measurement.loops import prefill_pass, replicas, wanted
+from inferometer.measurement.loops import prompts_a_pass as prompts_of
+from inferometer.measurement.validate import asked_points
+
+
+@pytest.fixture(scope="module")
+def flood_asked():
+    return asked_points(("C",))
 
 
 def line(fixed_s, each_s):
@@ -54,6 +62,16 @@ def test_more_memory_and_more_requests_never_answer_fewer(requests, most, osl):
 
     assert rate(1e9, most * 2) >= rate(1e9, most) * (1 - 1e-12)
     assert rate(1e9, most) >= rate(max(requests, most) + 1, most)
+
+
+def test_a_flood_s_prompts_are_priced_as_many_as_fill_a_pass(flood_asked):
+    """128 tokens in: 64 prompts a prefill; 20,000: one; of a loop with a batch always one."""
+    for one in flood_asked:
+        prompts = prompts_of(one.question)
+        assert prompts == max(8192 // one.question.isl_tok, 1)
+        assert prompts_of(one.question._replace(batch=4)) == 1
+        priced = dict(wanted(one.question))
+        assert priced[prefill_pass(one.question)] == prompts * replicas(one.question)
 
 
 def test_what_the_engine_s_defaults_say():

@@ -42,6 +42,7 @@ def check_routing(work: Workload, model: ModelSpec) -> None:
         return
     given = {
         "--expert-skew": work.expert_skew > 0,
+        "--distinct-prompts": work.distinct_prompts is not None,
         "--redundant-experts": work.redundant_experts > 0,
     }
     for flag, told in given.items():

@@ -6,7 +6,7 @@ from typing import Unpack
 import numpy as np
 
 from inferometer.api.bounds import check_batch
-from inferometer.api.choices import parse_choices
+from inferometer.api.choices import check_routing, parse_choices
 from inferometer.api.legal_sizes import broken_by, legal_sizes
 from inferometer.api.load import in_formats, load_model
 from inferometer.api.notes import beyond_context
@@ -79,6 +79,7 @@ def _counting(
 ) -> Counting:
     """Return what is counted; what nobody chose is added to `silent`."""
     work = settle_workload(settings, None, silent)
+    check_routing(work, model)
     work, image = of_model(work, model)
     if "phase" in silent:
         silent["phase"] = phase_text(work)

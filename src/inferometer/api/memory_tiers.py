@@ -42,7 +42,7 @@ def gib_bytes(flag: str, size: float | None) -> float:
 
 
 def _check(rules: EngineMemory, where: str) -> None:
-    if any(tier.where == where for tier in rules.tiers):
+    if _has(rules, where):
         return
     known = [row.id for rows in load_engine_memory().values() for row in rows if _has(row, where)]
     first = dict(reversed([(name.partition("@")[0], name) for name in known]))
