@@ -7,7 +7,9 @@
 import msgspec
 import pytest
 
-from inferometer.api.load import load_machine, load_model
+from inferometer.api.counts import count
+from inferometer.api.load import in_formats, load_machine, load_model
+from inferometer.api.memory import max_batch
 from inferometer.blocks.params import count_params
 from inferometer.estimate.estimate import estimate, make_problem
 from inferometer.memory.footprint import Reserve, kv_bytes_per_token, state_bytes_per_sequence
@@ -82,3 +84,30 @@ def test_residents_on_eight_b300(kimi):
     assert residents(held.weights_bytes) == [115, 113]
     assert of_experts == pytest.approx(8.27e9, rel=1e-3)
     assert residents(held.weights_bytes + of_experts) == [95, 92]
+
+
+def test_a_tool_s_residents_through_options():
+    """117 and 115: `--cut-latents` cuts what it cuts, `--no-conv-state` counts the states that it counts."""
+    options = {"context": 9216, "kv_cache_dtype": "fp8", "state_slots": 5, "what_if": "memory_bytes=270e9"}
+
+    def residents(**more):
+        return max_batch("kimi-k3", load_machine("b300", "8x1"), {"tp": 8, "ep": 8}, **options, **more).value
+
+    assert residents() == 113
+    assert residents(conv_state=False) == 115
+    assert residents(cut_latents=True) == 115
+    assert residents(conv_state=False, cut_latents=True) == 117
+
+
+def test_cut_latents_are_an_eighth_and_gathered(kimi):
+    """A rank has an eighth of q_a, kv_a and f_a; the gather brings each token's latents to all, 2 bytes an element."""
+    cut = in_formats(kimi, None, None, cut_latents=True)
+    assert count_params(cut).total == count_params(kimi).total
+    ours, theirs = (
+        {(op.segment, op.name): op for op in count(model, sizes="TP=8,EP=8", batch=16).ops} for model in (cut, kimi)
+    )
+    gathers = {op.chip_bytes["message"] for (_, name), op in ours.items() if name.startswith("gather-latents")}
+    assert gathers == {16 * 128 * 2, 16 * (1536 + 512 + 64) * 2}
+    first = next(key for key in theirs if key[1].startswith("q_a"))
+    assert ours[first].flops == theirs[first].flops
+    assert ours[first].flops_per_chip == theirs[first].flops_per_chip / 8

@@ -14,6 +14,8 @@ TABLE = {
     "quant": "--quant",
     "kv_cache_dtype": "--kv-cache-dtype",
     "state_dtype": "--state-dtype",
+    "no_conv_state": "--no-conv-state",
+    "cut_latents": "--cut-latents",
     "state_slots": "--state-slots",
     "batch_size": "--batch-size --batch",
     "isl": "--isl --prefill-len",
@@ -93,8 +95,8 @@ TABLE = {
     "table": "--table",
 }
 WORK = (
-    "quant kv_cache_dtype state_dtype batch_size isl osl context images image_size expert_skew distinct_prompts phase"
-    " draft_tokens all_token_logits"
+    "quant kv_cache_dtype state_dtype cut_latents batch_size isl osl context images image_size expert_skew"
+    " distinct_prompts phase draft_tokens all_token_logits"
 )
 SHARDING = (
     "sizes tensor_parallel_size pipeline_parallel_size data_parallel_size expert_parallel_size"
@@ -103,15 +105,17 @@ SHARDING = (
 MEMORY = "gpu_memory_utilization reserve_bytes"
 PRICE = "usd_per_chip_hour provider region tier"
 DEPLOYMENT = (
-    f"model chip machine {WORK} redundant_experts state_slots {SHARDING} {MEMORY} engine choice backend calibration"
-    " scheduler overlap"
+    f"model chip machine {WORK} redundant_experts no_conv_state state_slots {SHARDING} {MEMORY} engine choice backend"
+    " calibration scheduler overlap"
     f" {PRICE} what_if slo"
 )
-WITHOUT_PHASE = f"{WORK.removesuffix(' phase draft_tokens all_token_logits')} redundant_experts state_slots"
+WITHOUT_PHASE = (
+    f"{WORK.removesuffix(' phase draft_tokens all_token_logits')} redundant_experts no_conv_state state_slots"
+)
 PRICED = f"{WITHOUT_PHASE} {SHARDING} {MEMORY} engine choice backend calibration scheduler overlap {PRICE} what_if"
 UNPRICED = f"{WITHOUT_PHASE} {SHARDING} {MEMORY} engine choice backend calibration scheduler overlap what_if"
 STARTED = "max_model_len max_num_seqs max_num_batched_tokens enforce_eager enable_prefix_caching"
-FORMATS = "quant kv_cache_dtype state_dtype state_slots"
+FORMATS = "quant kv_cache_dtype state_dtype cut_latents no_conv_state state_slots"
 SUBJECT = f"model chip machine {FORMATS}"
 HELD = "cpu_offload_gb lora_adapters lora_rank"
 PLACED = f"n_gpu_layers {HELD}"
@@ -126,7 +130,7 @@ TAKEN = {
     "max-context": f"{SUBJECT} batch_size {SIZED}",
     "ops": f"model for_chip machine {WORK} {SHARDING} choice json table",
     "params": "model quant grouped json table",
-    "kv": f"model context kv_cache_dtype state_dtype images image_size {SHARDING} json table",
+    "kv": f"model context kv_cache_dtype state_dtype no_conv_state images image_size {SHARDING} json table",
     "cost": f"model any_chip machine {PRICED} utilization break_even capex years kwh pue compare_clouds"
     " compare_all json table",
     "compare": f"model any_chip machine {PRICED} utilization json table",

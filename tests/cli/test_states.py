@@ -27,6 +27,31 @@ def test_narrow_states_take_half_the_room_and_less_time():
     assert row("--state-dtype", "bf16")["tpot_s"] < row()["tpot_s"]
 
 
+def test_states_of_convolutions_are_left_out_when_told():
+    assert state("--no-conv-state") == 48 * 3_145_728
+    assert row("--no-conv-state")["tpot_s"] == row()["tpot_s"]
+    kept = inferometer("kv", "qwen3.5-27b", "--no-conv-state", "--context", "1000", "--json").rows[0]
+    assert kept["state_bytes_per_sequence"] == 48 * 3_145_728
+
+
+@pytest.mark.parametrize("verb", ["explain", "max-batch", "search"])
+def test_what_no_engine_does_is_refused_beside_one(verb):
+    said = inferometer(verb, "kimi-k3", "gb300-nvl72", "32x1", "--engine", "vllm", "--cut-latents", "--no-conv-state")
+    assert said.status == 2
+    assert said.err.startswith("inferometer: --no-conv-state and --cut-latents is no rule of vllm@0.24")
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [("--no-conv-state", "no convolution of"), ("--cut-latents", "projects to no latents")],
+)
+def test_what_a_model_lacks_is_refused(option, said):
+    got = inferometer("search", "llama-3.1-8b", "h100", option)
+    assert got.status == 2
+    assert said in got.err
+    assert got.err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

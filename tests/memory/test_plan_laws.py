@@ -115,10 +115,18 @@ def test_what_does_not_fit_lacks_bytes_and_says_why(question):
 @settings(max_examples=60)
 @given(questions())
 def test_with_what_it_lacks_it_fits(question):
-    """The deficit is what is missing: with as much more for caches, and what lies outside the share, it fits."""
+    """The deficit is what is missing: with as much more for caches, and what lies outside the share, it fits.
+
+    The engine is started alike: on a larger chip it would take larger passes where nobody says.
+    """
     small = question.visible_bytes / 256
     question = replace(question, share=None, visible_bytes=small, reserve_bytes=0.1 * small, batch=question.batch * 100)
-    question = replace(question, max_num_seqs=None)
+    usual = question.defaults
+    question = replace(
+        question,
+        max_num_seqs=max(usual.max_num_seqs or 0, question.sequences),
+        max_num_batched_tokens=question.max_num_batched_tokens or usual.max_num_batched_tokens,
+    )
     found = plan(question)
     assume(not found.fits and found.deficit_bytes > 0)
     more = replace(question, visible_bytes=question.visible_bytes + found.deficit_bytes * (1 + SMALL) + 1)

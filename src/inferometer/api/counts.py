@@ -51,8 +51,8 @@ def count(
     batch
         Sequences in flight over all chips; None is 1.
     settings
-        Those that say what work is done: quant, kv_cache_dtype, state_dtype, lengths, images, phase, and `choice`, the
-        plans to count instead of the rule's (`default_plans`). The others change no count.
+        Those that say what work is done: quant, kv_cache_dtype, state_dtype, cut_latents, lengths, images, phase, and
+        `choice`, the plans to count instead of the rule's (`default_plans`). The others change no count.
 
     Raises InferometerError for input that makes no sense.
 
@@ -61,7 +61,13 @@ def count(
     """
     check_batch(batch)
     spec = load_model(model) if isinstance(model, str) else model
-    spec = in_formats(spec, settings.get("quant"), settings.get("kv_cache_dtype"), settings.get("state_dtype"))
+    spec = in_formats(
+        spec,
+        settings.get("quant"),
+        settings.get("kv_cache_dtype"),
+        settings.get("state_dtype"),
+        cut_latents=settings.get("cut_latents"),
+    )
     given = role_given(sizes)
     n_chips = machine.fabric.n_chips if machine is not None else chips_of(given) or 1
     filled = legal_sizes(spec, given, n_chips)
@@ -133,6 +139,7 @@ def size_cache(
     context: int | None = None,
     kv_cache_dtype: str | None = None,
     state_dtype: str | None = None,
+    conv_state: bool | None = None,
     images: int | None = None,
     image_size: str | None = None,
 ) -> CacheSize:
@@ -145,7 +152,8 @@ def size_cache(
     >>> held.chip.kv_bytes_per_token, held.lines[0].bytes_per_token
     (16384.0, 131072.0)
     """
-    spec = in_formats(load_model(model) if isinstance(model, str) else model, None, kv_cache_dtype, state_dtype)
+    plain = load_model(model) if isinstance(model, str) else model
+    spec = in_formats(plain, None, kv_cache_dtype, state_dtype, conv_state=conv_state)
     given = role_given(sizes)
     filled = legal_sizes(spec, given, chips_of(given) or 1)
     check_legal(spec, filled)

@@ -61,3 +61,11 @@ def engine_of(given: str | None, assumed: dict[str, str], *, priced: bool = Fals
     if rules.id != full:
         assumed["memory rules"] = f"of {rules.id} on"
     return Engine(spec, rules, full)
+
+
+def check_ideal(engine: Engine, *, conv_state: bool | None, cut_latents: bool | None) -> None:
+    """Refuse, beside a named engine, what none does: to cut projections to latents, to keep no convolution's state."""
+    given = {"--no-conv-state": conv_state is False, "--cut-latents": bool(cut_latents)}
+    asked = [name for name, wanted in given.items() if wanted]
+    if asked and engine.allocates:
+        raise InferometerError(f"{' and '.join(asked)} is no rule of {engine.full}: leave it or --engine out")

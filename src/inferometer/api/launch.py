@@ -7,7 +7,6 @@ import numpy as np
 from inferometer.blocks.model import stage_layers
 from inferometer.catalog.engine_memory import find_engine_memory
 from inferometer.catalog.loader import find_engine
-from inferometer.estimate.estimate import IDEAL
 from inferometer.estimate.legality import broken_rules
 from inferometer.estimate.result import Estimate
 from inferometer.estimate.step import Problem
@@ -31,11 +30,11 @@ def engine_fits(problem: Problem, priced: Estimate) -> dict[str, EngineFit]:
     differs = _differs(problem, vllm, priced)
     return {
         "vllm": _held(problem, priced, vllm, EngineFit((*_rules(problem, vllm, priced), *shared), differs)),
-        "sglang": _held(problem, priced, _SGLANG, EngineFit((*_rules(problem, IDEAL, priced), *shared), ())),
+        "sglang": _held(problem, priced, _SGLANG, EngineFit((*_rules(problem, _SGLANG, priced), *shared), ())),
     }
 
 
-_SGLANG = EngineSpec(name="sglang", version="")
+_SGLANG = EngineSpec(name="sglang", version="", whole_latents=True)
 
 
 def _held(problem: Problem, priced: Estimate, engine: EngineSpec, fit: EngineFit) -> EngineFit:

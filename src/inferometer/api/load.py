@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from inferometer.blocks.cache import CONV
 from inferometer.blocks.model import unit_count
 from inferometer.catalog.loader import build_machine, preset_config, preset_ids
 from inferometer.catalog.names import close_names, resolve
@@ -20,10 +21,13 @@ from inferometer.ingest.gguf import load_gguf
 from inferometer.ingest.read_json import one_line, read_json
 from inferometer.ingest.safetensors import read_checkpoint
 from inferometer.ingest.schemes import apply_scheme
+from inferometer.memory.weights import layer_caches
 from inferometer.specs.checkpoint import Checkpoint
 from inferometer.specs.formats import find_format
 from inferometer.specs.hardware import Machine
+from inferometer.specs.mixers import Mixer, Mla
 from inferometer.specs.model import ModelSpec
+from inferometer.specs.recurrent import LinearAttention
 
 KV_FORMATS = ("bf16", "fp16", "fp32", "fp8", "int8", "q8_0", "q4_0")
 """Formats a KV cache may have: one number a slot, no block scales."""
@@ -65,14 +69,50 @@ def load_model(
 
 
 def in_formats(
-    model: ModelSpec, quant: str | None, kv_cache_dtype: str | None, state_dtype: str | None = None
+    model: ModelSpec,
+    quant: str | None,
+    kv_cache_dtype: str | None,
+    state_dtype: str | None = None,
+    *,
+    conv_state: bool | None = None,
+    cut_latents: bool | None = None,
 ) -> ModelSpec:
-    """Return `model` with linear weights, KV cache and recurrent states in other formats; None keeps what it has."""
+    """Return `model` with linear weights, KV cache and recurrent states in other formats; None keeps what it has.
+
+    `conv_state` False counts no memory for what convolutions keep; `cut_latents` has TP split projections to latents.
+    Raises InferometerError where the model has neither.
+    """
+    if conv_state is False:
+        model = without_conv_states(model)
+    if cut_latents:
+        model = with_cut_latents(model)
     if quant is not None:
         model = apply_scheme(model, find_scheme(quant))
     kv = _format("KV cache format", kv_cache_dtype, KV_FORMATS) or model.kv_format
     state = _format("format of a recurrent state", state_dtype, STATE_FORMATS) or model.state_format
     return msgspec.structs.replace(model, kv_format=kv, state_format=state)
+
+
+def without_conv_states(model: ModelSpec) -> ModelSpec:
+    """Return `model` with no memory for what convolutions keep; raises InferometerError where they keep nothing."""
+    if not any(cache.name == CONV for layer in model.layers for cache in layer_caches(model, layer)):
+        raise InferometerError(f"--no-conv-state: no convolution of {model.name} keeps anything of a sequence")
+    return msgspec.structs.replace(model, conv_states=False)
+
+
+def with_cut_latents(model: ModelSpec) -> ModelSpec:
+    """Return `model` with projections to latents that TP splits; raises InferometerError where it has none."""
+    mixers = tuple(_cut(mixer) for mixer in model.mixers)
+    if mixers == model.mixers:
+        raise InferometerError(f"--cut-latents: {model.name} projects to no latents")
+    return msgspec.structs.replace(model, mixers=mixers)
+
+
+def _cut(mixer: Mixer) -> Mixer:
+    ranks = {Mla: ("q_rank", "kv_rank"), LinearAttention: ("decay_rank", "gate_rank")}.get(type(mixer), ())
+    if not any(getattr(mixer, rank) for rank in ranks):
+        return mixer
+    return msgspec.structs.replace(mixer, cut_latents=True)
 
 
 def _format(what: str, name: str | None, allowed: Sequence[str]) -> str | None:
@@ -216,4 +256,5 @@ def served(model: ModelSpec, plain: ModelSpec) -> Served:
 
 def _cached_as(stored: ModelSpec, model: ModelSpec) -> ModelSpec:
     """Return a checkpoint's model with the caches of another: an engine is told their formats apart."""
-    return msgspec.structs.replace(stored, kv_format=model.kv_format, state_format=model.state_format)
+    kept = {name: getattr(model, name) for name in ("kv_format", "state_format", "conv_states")}
+    return msgspec.structs.replace(stored, **kept)

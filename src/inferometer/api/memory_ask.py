@@ -8,7 +8,7 @@ from typing import TypedDict
 import numpy as np
 
 from inferometer.api.bounds import MAX_SEQUENCES, MAX_SLOTS, check_batch
-from inferometer.api.engines import engine_of
+from inferometer.api.engines import check_ideal, engine_of
 from inferometer.api.legal_sizes import legal_sizes
 from inferometer.api.load import in_formats, load_machine, load_model
 from inferometer.api.memory_tiers import gib_bytes, tiers_asked
@@ -36,6 +36,10 @@ class MemorySettings(TypedDict, total=False):
     quant: str | None
     kv_cache_dtype: str | None
     state_dtype: str | None
+    conv_state: bool | None
+    """False: what convolutions keep of a sequence takes no memory, as in tools that count recurrent states alone."""
+    cut_latents: bool | None
+    """TP splits the projections to latents, which no engine does; they are gathered."""
     state_slots: int | None
     """Copies of its recurrent states that a sequence holds (the engine's)."""
     engine: str | None
@@ -86,9 +90,15 @@ def ask(model: ModelSpec | str, machine: Machine | str, sizes: Mapping[str, int]
     """Return a question from what was typed; raises InferometerError for a value out of range."""
     assumed: dict[str, str] = {}
     engine = engine_of(settings.get("engine"), assumed)
+    check_ideal(engine, conv_state=settings.get("conv_state"), cut_latents=settings.get("cut_latents"))
     plain = load_model(model) if isinstance(model, str) else model
     plain = in_formats(
-        plain, None, settings.get("kv_cache_dtype") or engine.rules.cache_format, settings.get("state_dtype")
+        plain,
+        None,
+        settings.get("kv_cache_dtype") or engine.rules.cache_format,
+        settings.get("state_dtype"),
+        conv_state=settings.get("conv_state"),
+        cut_latents=settings.get("cut_latents"),
     )
     chosen = in_formats(plain, settings.get("quant"), None)
     if settings.get("kv_cache_dtype") is None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Unpack
 
 from inferometer.api.bounds import check_batch
-from inferometer.api.engines import engine_of
+from inferometer.api.engines import check_ideal, engine_of
 from inferometer.api.launch import engine_fits
 from inferometer.api.legal_sizes import legal_sizes
 from inferometer.api.limits import parse_slo
@@ -195,8 +195,17 @@ def _check_order(by: str, terms: Terms, *, per_dollar: bool) -> None:
 def _model(model: ModelSpec | str, settings: Settings) -> tuple[ModelSpec, Served]:
     """Return the model in the formats asked for, and the checkpoint that holds it."""
     plain = load_model(model) if isinstance(model, str) else model
-    kv_format = settings.get("kv_cache_dtype") or engine_of(settings.get("engine"), {}, priced=True).rules.cache_format
-    spec = in_formats(plain, settings.get("quant"), kv_format, settings.get("state_dtype"))
+    engine = engine_of(settings.get("engine"), {}, priced=True)
+    check_ideal(engine, conv_state=settings.get("conv_state"), cut_latents=settings.get("cut_latents"))
+    kv_format = settings.get("kv_cache_dtype") or engine.rules.cache_format
+    spec = in_formats(
+        plain,
+        settings.get("quant"),
+        kv_format,
+        settings.get("state_dtype"),
+        conv_state=settings.get("conv_state"),
+        cut_latents=settings.get("cut_latents"),
+    )
     return spec, served(spec, plain)
 
 

@@ -48,6 +48,10 @@ class Settings(TypedDict, total=False):
     """Format of the KV cache (the checkpoint's)."""
     state_dtype: str | None
     """Format of recurrent states: fp32, bf16 or fp16 (the config's, else fp32)."""
+    conv_state: bool | None
+    """False: what convolutions keep of a sequence takes no memory, as in tools that count recurrent states alone."""
+    cut_latents: bool | None
+    """TP splits the projections to latents, which no engine does; they are gathered."""
     state_slots: int | None
     """Copies of its recurrent states that a sequence holds (1)."""
     isl: int | None

@@ -13,6 +13,9 @@ from inferometer.blocks.tensors import Shards
 from inferometer.graph.ops import Column
 from inferometer.specs.formats import bytes_per_element, find_format
 
+CONV = "conv"
+"""Name of what a convolution keeps: the tokens before the next."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cache:

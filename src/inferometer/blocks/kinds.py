@@ -23,7 +23,7 @@ from inferometer.blocks import (
     moe,
     short_conv,
 )
-from inferometer.blocks.cache import Cache
+from inferometer.blocks.cache import CONV, Cache
 from inferometer.blocks.lowering import Lowering, Pass
 from inferometer.blocks.tensors import Heads, Tensor, group_shards, kv_shards
 from inferometer.graph.ops import Column, Node
@@ -132,7 +132,7 @@ def out_caches(block: Block, hidden: int) -> tuple[Cache, ...]:
     """Return what the convolution of a block's output keeps of a sequence: all but one of its taps, whole on a chip."""
     if not block.out_conv:
         return ()
-    return (Cache(name="conv", width=(block.out_conv - 1) * hidden, holds="dtype", fixed=True),)
+    return (Cache(name=CONV, width=(block.out_conv - 1) * hidden, holds="dtype", fixed=True),)
 
 
 def expanded_caches(block: Mixer) -> tuple[Cache, ...]:
@@ -171,6 +171,11 @@ def grows(model: ModelSpec) -> bool:
 def keeps_state(model: ModelSpec) -> bool:
     """Return whether any layer keeps something of fixed size: a recurrent state, what a convolution spans."""
     return any(cache.fixed for block in model.mixers for cache in caches(block))
+
+
+def cuts_latents(model: ModelSpec) -> bool:
+    """Return whether TP splits the projections to latents of any layer."""
+    return any(getattr(part, "cut_latents", False) for block in model.mixers for part in parts(block))
 
 
 def ffn_input_format(block: FeedForward, dtype: str) -> str:

@@ -34,7 +34,7 @@ from inferometer.specs.recurrent import LinearAttention
 def tensors(block: LinearAttention, hidden: int, dtype: str) -> tuple[Tensor, ...]:
     """Return the projections, the convolution, and the vectors of decay and norm."""
     keys, values = block.key_heads * block.key_dim, block.heads * block.value_dim
-    fmt = block.formats
+    fmt, latents = block.formats, "tp" if block.cut_latents else ""
     found = [
         matrix(name, rows, hidden, fmt.get(name, dtype), split_rows=split)
         for name, rows, split in (("q", keys, "groups"), ("k", keys, "groups"), ("v", values, "tp"))
@@ -42,25 +42,27 @@ def tensors(block: LinearAttention, hidden: int, dtype: str) -> tuple[Tensor, ..
     if block.delta:
         found.append(matrix("beta", block.heads, hidden, fmt.get("beta", dtype), split_rows="tp"))
     if block.decay != "fixed":
-        found += _projection("decay", (decays(block), block.decay_rank, hidden), fmt, dtype)
+        found += _projection("decay", (decays(block), block.decay_rank, hidden), fmt, dtype, latents)
     if block.gate != "none":
         wide = values if block.gate == "wide" else block.heads
-        found += _projection("gate", (wide, block.gate_rank, hidden), fmt, dtype)
+        found += _projection("gate", (wide, block.gate_rank, hidden), fmt, dtype, latents)
     found.append(matrix("o", hidden, values, fmt.get("o", dtype), split_cols="tp"))
     return (*found, *taps(block, dtype), *_vectors(block, dtype))
 
 
-def _projection(name: str, sizes: tuple[int, int | None, int], formats: Mapping[str, str], dtype: str) -> list[Tensor]:
+def _projection(
+    name: str, sizes: tuple[int, int | None, int], formats: Mapping[str, str], dtype: str, split: str
+) -> list[Tensor]:
     """Return one matrix of the input, or two with a latent between, whose first is whole on every TP rank.
 
-    `sizes` are rows, the rank of the latent or None, and H.
+    `sizes` are rows, the rank of the latent or None, and H; `split` is what cuts the first of two, nothing unless told.
     """
     rows, rank, hidden = sizes
     if rank is None:
         return [matrix(name, rows, hidden, formats.get(name, dtype), split_rows="tp")]
     first, second = f"{name}_a", f"{name}_b"
     return [
-        matrix(first, rank, hidden, formats.get(first, dtype)),
+        matrix(first, rank, hidden, formats.get(first, dtype), split_rows=split),
         matrix(second, rows, rank, formats.get(second, dtype), split_rows="tp"),
     ]
 
@@ -135,6 +137,9 @@ def lower(block: LinearAttention, low: Lowering, dtype: str) -> list[Node]:
     by_name = {t.name: t for t in all_tensors}
     ins = tuple(by_name[name] for name in block.matrices() if name != "o" and by_name[name].cols == hidden)
     nodes: list[Node] = low.gemm("+".join(t.name for t in ins), ins, at.tokens)
+    latents = sum(t.rows for t in ins if t.name in ("decay_a", "gate_a"))
+    if block.cut_latents and latents:
+        nodes.append(low.gathered_latents(latents))
     for name in ("decay_b", "gate_b"):
         nodes += low.gemm(name, (by_name[name],), at.tokens) if name in by_name else []
     if block.conv:

@@ -6,7 +6,7 @@ is whole on every TP rank. Convolutions keep w - 1 tokens of K (D + E) channels 
 Source: Inkling's class in huggingface/transformers 5.24.0, which runs them in fp32 and keeps them in bf16.
 """
 
-from inferometer.blocks.cache import Cache
+from inferometer.blocks.cache import CONV, Cache
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
 from inferometer.blocks.tensors import Tensor
 from inferometer.graph.ops import Column, Node
@@ -39,7 +39,7 @@ def caches(block: Attention) -> tuple[Cache, ...]:
     if not block.conv:
         return ()
     width = (block.conv - 1) * (block.head_dim + (block.v_dim or block.head_dim))
-    return (Cache(name="conv", heads=block.kv_heads, width=width, split="kv", holds="dtype", fixed=True),)
+    return (Cache(name=CONV, heads=block.kv_heads, width=width, split="kv", holds="dtype", fixed=True),)
 
 
 def lower(block: Attention, low: Lowering, kv_local: Column, dtype: str) -> list[Node]:

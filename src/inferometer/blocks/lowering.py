@@ -291,6 +291,10 @@ class Lowering:
         """Return a collective over `role`."""
         return Message(name=name, kind=kind, role=role, message_bytes=message_bytes)
 
+    def gathered_latents(self, width: int) -> Message:
+        """Return the gather of latents, `width` bf16 elements a token, whose projections TP splits."""
+        return self.message("gather-latents", CollectiveKind.ALL_GATHER, "tp", self.at.tokens * (width * WIDE_BYTES))
+
     def layout(self, tp: str, dpa: str = "T") -> Layout:
         """Return a layout of the residual stream: what the ranks of TP (and DPA) hold."""
         return layout(tp=tp, dpa=dpa) if self.has_dpa else layout(tp=tp)

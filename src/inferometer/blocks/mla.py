@@ -31,7 +31,8 @@ SCALED = 128
 
 
 def tensors(block: Mla, hidden: int, dtype: str) -> tuple[Tensor, ...]:
-    """Return the projections, biases and latent norms. Latent projections are whole on every TP rank."""
+    """Return the projections, biases and latent norms. Latent projections are whole on every TP rank unless cut."""
+    latents = "tp" if block.cut_latents else ""
     head = block.nope_dim + block.rope_dim
     latent = block.kv_rank + block.rope_dim
 
@@ -46,12 +47,12 @@ def tensors(block: Mla, hidden: int, dtype: str) -> tuple[Tensor, ...]:
         found.append(weight("q", block.heads * head, hidden, split_rows="tp"))
     else:
         found += [
-            weight("q_a", block.q_rank, hidden),
+            weight("q_a", block.q_rank, hidden, split_rows=latents),
             Tensor(name="q_a_norm", rows=block.q_rank, format=dtype, kind="norm"),
             weight("q_b", block.heads * head, block.q_rank, split_rows="tp"),
         ]
     if not block.kv_shared:
-        found.append(weight("kv_a", latent, hidden))
+        found.append(weight("kv_a", latent, hidden, split_rows=latents))
         found.append(Tensor(name="kv_a_norm", rows=block.kv_rank, format=dtype, kind="norm"))
     found.append(weight("kv_b", block.heads * (block.nope_dim + block.v_dim), block.kv_rank, split_rows="tp"))
     if block.gate != "none":
@@ -129,9 +130,11 @@ def lower(block: Mla, low: Lowering, dtype: str) -> list[Node]:
     own = () if block.kv_shared else (by_name["kv_a"],)
     if block.q_rank is None:
         nodes = [*low.gemm("q", (by_name["q"],), tokens), *(low.gemm("kv_a", own, tokens) if own else ())]
+        nodes += _gathered(block, low)
     else:
         first = (by_name["q_a"], *own)
         nodes = low.gemm("+".join(t.name for t in first), first, tokens)
+        nodes += _gathered(block, low)
         nodes += low.gemm("q_b", (by_name["q_b"],), tokens)
     nodes.append(_prepare(block, low))
     nodes += indexer.lower(block.indexer, low, by_name)
@@ -148,11 +151,20 @@ def lower(block: Mla, low: Lowering, dtype: str) -> list[Node]:
     return nodes
 
 
+def _latent_width(block: Mla) -> int:
+    """Return the elements a token has in latents that the layer makes: of q, and of K and V."""
+    return (block.q_rank or 0) + (0 if block.kv_shared else block.kv_rank + block.rope_dim)
+
+
+def _gathered(block: Mla, low: Lowering) -> list[Node]:
+    """Return the message that makes latents whole where TP splits the projections to them."""
+    return [low.gathered_latents(_latent_width(block))] if block.cut_latents else []
+
+
 def _prepare(block: Mla, low: Lowering) -> Work:
     """Return norms of the latents, rotation, and the write of the latent; none is written where it is another's."""
     at, tokens = low.at, low.at.tokens
-    latent = 0 if block.kv_shared else block.kv_rank + block.rope_dim
-    moved = (block.q_rank or 0) + latent
+    moved = _latent_width(block)
     rope = block.heads / at.tp * block.rope_dim
     activations = tokens * ((2 * moved + 2 * rope) * WIDE_BYTES)
     shape, sizes = f"[{{t}}, {moved}] [{{t}}, {{n}}, {block.rope_dim}]", {"t": tokens, "n": block.heads / at.tp}

@@ -12,7 +12,7 @@ recurrent steps (as vllm-project/vllm does, `fused_recurrent.py` of its linear a
 
 import numpy as np
 
-from inferometer.blocks.cache import Cache
+from inferometer.blocks.cache import CONV, Cache
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
 from inferometer.blocks.tensors import Tensor, local_rows, one_copy_bytes
 from inferometer.graph.ops import NONE, ONE, Choice, CollectiveKind, Column, Node, OpKind, Plan, Traffic, Work
@@ -41,7 +41,7 @@ def filters(name: str, rows: int, cols: int, dtype: str, split: str) -> Tensor:
 
 def conv_cache(heads: int, width: int, span: int, split: str) -> Cache:
     """Return what a convolution keeps: K - 1 tokens of its input, in the model's format."""
-    return Cache(name="conv", heads=heads, width=width * (span - 1), split=split, fixed=True, holds="dtype")
+    return Cache(name=CONV, heads=heads, width=width * (span - 1), split=split, fixed=True, holds="dtype")
 
 
 def state_cache(heads: int, width: int) -> Cache:

@@ -32,6 +32,7 @@ RULES = (
     "block_aligned",
     "dcp_within_replication",
     "ep_spans_stage",
+    "whole_latents",
     "unpacks_to_16_bits",
 )
 

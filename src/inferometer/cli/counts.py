@@ -44,6 +44,7 @@ def kv(options: Options) -> None:
         context=options.context,
         kv_cache_dtype=options.kv_cache_dtype,
         state_dtype=options.state_dtype,
+        conv_state=not options.no_conv_state,
         images=options.images,
         image_size=options.image_size,
     )

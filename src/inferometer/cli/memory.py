@@ -105,6 +105,8 @@ def settings(options: Options) -> MemorySettings:
         quant=options.quant,
         kv_cache_dtype=options.kv_cache_dtype,
         state_dtype=options.state_dtype,
+        conv_state=not options.no_conv_state,
+        cut_latents=options.cut_latents,
         state_slots=options.state_slots,
         engine=options.engine,
         context=options.context,

@@ -72,6 +72,12 @@ class Options:
     state_slots: Annotated[
         int | None, _option("--state-slots", metavar="N", text="Copies of its recurrent states a sequence holds (1).")
     ] = None
+    no_conv_state: Annotated[
+        bool, _option("--no-conv-state", text="No memory for what convolutions keep: recurrent states alone.")
+    ] = False
+    cut_latents: Annotated[
+        bool, _option("--cut-latents", text="TP splits projections to latents and gathers them; no engine does.")
+    ] = False
     batch_size: Annotated[
         int | None,
         _option("--batch-size", "--batch", metavar="N", text="Sequences in flight over all chips (the best, or most)."),

@@ -12,7 +12,9 @@ ENGINE_SPELLING = (
 
 LENGTHS = ("isl", "osl", "context", "images", "image_size")
 ROUTING = ("expert_skew", "distinct_prompts")
-FORMATS = ("quant", "kv_cache_dtype", "state_dtype")
+CACHED = ("kv_cache_dtype", "state_dtype")
+FORMATS = ("quant", *CACHED, "cut_latents")
+STATES = ("no_conv_state", "state_slots")
 WORK = (*FORMATS, "batch_size", *LENGTHS, *ROUTING, "phase", "draft_tokens", "all_token_logits")
 SHARDING = ("sizes", *ENGINE_SPELLING, "enable_expert_parallel")
 MEMORY = ("gpu_memory_utilization", "reserve_bytes")
@@ -21,7 +23,7 @@ OWNED = ("capex", "years", "kwh", "pue")
 PRICE = ("usd_per_chip_hour", "provider", "region", "tier")
 OUTPUT = ("json", "table")
 SUBJECT = ("model", "chip", "machine")
-DEPLOYMENT = (*SUBJECT, *WORK, "redundant_experts", "state_slots", *SHARDING, *MEMORY, *COST, *PRICE, "what_if", "slo")
+DEPLOYMENT = (*SUBJECT, *WORK, "redundant_experts", *STATES, *SHARDING, *MEMORY, *COST, *PRICE, "what_if", "slo")
 REPEATED = ("what_if", "files")
 PHASE = ("phase", "draft_tokens", "all_token_logits")
 PRICED = tuple(field for field in DEPLOYMENT if field not in (*PHASE, "slo"))
@@ -31,7 +33,7 @@ ANY = ("model", "any_chip", *PRICED[2:])
 HELD = ("cpu_offload_gb", "lora_adapters", "lora_rank")
 PLACED = ("n_gpu_layers", *HELD)
 STARTED = ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "enforce_eager", "enable_prefix_caching")
-STORED = (*FORMATS, "state_slots")
+STORED = (*FORMATS, *STATES)
 SIZED = (*SHARDING, *MEMORY, *STARTED, *PLACED, "engine", "what_if", *OUTPUT)
 
 VERBS: dict[str, tuple[str, ...]] = {
@@ -44,7 +46,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "max-context": (*SUBJECT, *STORED, "batch_size", *SIZED),
     "ops": ("model", "for_chip", "machine", *WORK, *SHARDING, "choice", *OUTPUT),
     "params": ("model", "quant", "grouped", *OUTPUT),
-    "kv": ("model", "context", "kv_cache_dtype", "state_dtype", "images", "image_size", *SHARDING, *OUTPUT),
+    "kv": ("model", "context", *CACHED, "no_conv_state", "images", "image_size", *SHARDING, *OUTPUT),
     "cost": (
         *(*ANY, "utilization", "break_even", *OWNED),
         *("compare_clouds", "compare_all", *OUTPUT),

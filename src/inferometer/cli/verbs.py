@@ -161,6 +161,8 @@ def settings(options: Options) -> api.Settings:
         quant=options.quant,
         kv_cache_dtype=options.kv_cache_dtype,
         state_dtype=options.state_dtype,
+        conv_state=not options.no_conv_state,
+        cut_latents=options.cut_latents,
         state_slots=options.state_slots,
         isl=options.isl,
         osl=options.osl,

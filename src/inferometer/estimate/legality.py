@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inferometer.blocks.kinds import grows
+from inferometer.blocks.kinds import cuts_latents, grows
 from inferometer.blocks.kinds import heads as block_heads
 from inferometer.blocks.model import unit_count
 from inferometer.blocks.tensors import Heads
@@ -48,6 +48,9 @@ def broken_rules(model: ModelSpec, engine: EngineSpec, sizes: Sizes) -> list[Rul
     for mixer in model.mixers:
         for held in block_heads(mixer):
             rules += _mixer_rules(held, engine, sizes)
+    if engine.whole_latents and cuts_latents(model):
+        advice = f"{engine.id} keeps the projections to latents whole on every rank: leave --cut-latents out"
+        rules.append(Rule("engine-refuses-cut-latents", sizes["tp"] > 1, advice))
     for ffn in model.ffns:
         if isinstance(ffn, Lookup):
             continue

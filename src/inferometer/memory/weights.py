@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from inferometer.blocks import ends, tower
-from inferometer.blocks.cache import Cache
+from inferometer.blocks.cache import CONV, Cache
 from inferometer.blocks.kinds import caches, expanded_caches, mixer_shards, out_caches
 from inferometer.blocks.model import layer_kinds
 from inferometer.blocks.params import layer_tensors
@@ -86,12 +86,13 @@ def tensor_bytes(tensor: Tensor, shards: Shards, pads: Pads) -> Column:
 def layer_caches(model: ModelSpec, layer: Layer, *, expanded: bool = False) -> tuple[Cache, ...]:
     """Return what a layer keeps of a sequence: its mixer, and the convolutions after its blocks.
 
-    `expanded`: latents as the K and V of every head.
+    `expanded`: latents as the K and V of every head. What convolutions keep only where the model counts it.
     """
     mixer = None if layer.mixer is None else model.mixers[layer.mixer]
     ffn = None if layer.ffn is None else model.ffns[layer.ffn]
     kept = () if mixer is None else expanded_caches(mixer) if expanded else caches(mixer)
-    return (*kept, *(c for block in (mixer, ffn) if block is not None for c in out_caches(block, model.hidden)))
+    kept = (*kept, *(c for block in (mixer, ffn) if block is not None for c in out_caches(block, model.hidden)))
+    return kept if model.conv_states else tuple(cache for cache in kept if cache.name != CONV)
 
 
 def cache_format(cache: Cache, model: ModelSpec) -> str:

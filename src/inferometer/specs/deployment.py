@@ -145,6 +145,8 @@ class EngineSpec(Spec, frozen=True, kw_only=True):
     """DCP may only use the ranks that would else hold copies of a kv head."""
     ep_spans_stage: bool = False
     """EP is 1 or the whole stage (ETP = 1)."""
+    whole_latents: bool = False
+    """Projections to latents are whole on every TP rank."""
     unpacks_to_16_bits: bool = False
     """Weights of a format the chip lacks are multiplied in bf16 or fp16, never in an 8-bit type."""
     sources: dict[str, str] = {}

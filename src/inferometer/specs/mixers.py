@@ -134,6 +134,8 @@ class Mla(Block, tag="mla", frozen=True, kw_only=True):
     """A norm of the rotated part of the keys (dots3)."""
     kv_shared: bool = False
     """The latent is that of a layer before: no kv_a and no cache of its own."""
+    cut_latents: bool = False
+    """TP splits q_a and kv_a and gathers the latents; engines keep them whole on every rank."""
     indexer: Indexer | None = None
     """Picks the tokens that a query reads; None reads all."""
 

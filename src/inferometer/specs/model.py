@@ -59,6 +59,8 @@ class ModelSpec(Spec, frozen=True, kw_only=True):
     """Format of the KV cache."""
     state_format: str = "fp32"
     """Format of recurrent states; what convolutions keep is in `dtype`."""
+    conv_states: bool = True
+    """What convolutions keep counts in a sequence's memory; some tools count recurrent states alone."""
     positions: int = 0
     """Rows of a table of learned positions; 0 where positions are rotated or biased."""
     embedding_norm: bool = False

@@ -31,6 +31,8 @@ class LinearAttention(Block, tag="linear", frozen=True, kw_only=True):
     """A gate on the output: none, one a head, one an element."""
     gate_rank: int | None = None
     """Width between `gate_a` and `gate_b`; None: one matrix `gate`."""
+    cut_latents: bool = False
+    """TP splits `decay_a` and `gate_a` and gathers what they give; engines keep them whole on every rank."""
     conv: int = 0
     """Tokens that the convolution of q, k and v spans; 0: none."""
     qk_norm: bool = False
