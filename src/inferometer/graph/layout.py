@@ -12,6 +12,7 @@ Steps over a set of roles g (one role, or the whole mesh at once):
 A rank holds full / (product of the roles in T or F), so a step's bytes are written as that divisor.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
@@ -92,6 +93,8 @@ def _no_dearer(a: tuple[Step, ...], b: tuple[Step, ...]) -> bool:
 
     True where each step of a pairs with a distinct step of b, same kind and role, no fewer bytes.
     """
+    if len(a) > len(b):
+        return False
     left = list(b)
     for step in sorted(a, key=lambda s: len(s.divisor)):
         fits = [x for x in left if x.kind is step.kind and x.role == step.role and x.divisor <= step.divisor]
@@ -115,6 +118,13 @@ def reshard_plans(source: Layout, target: Layout, joint: str) -> tuple[tuple[Ste
     ['all-reduce', 'reduce-scatter+all-gather']
     """
     slices = "TF" if any(state == "F" for _, state in (*source, *target)) else "T"
+    found = _plans_from(source, joint, slices)[target]
+    return tuple(sorted(found, key=lambda plan: (len(plan), [(s.kind, s.role) for s in plan])))
+
+
+@cache
+def _plans_from(source: Layout, joint: str, slices: str) -> Mapping[Layout, Sequence[tuple[Step, ...]]]:
+    """Return the plans of `reshard_plans` to every layout that is reached from `source`."""
     best: dict[Layout, list[tuple[Step, ...]]] = {source: [()]}
     queue = [_Label(source, ())]
     while queue:
@@ -129,7 +139,7 @@ def reshard_plans(source: Layout, target: Layout, joint: str) -> tuple[tuple[Ste
             kept[:] = [other for other in kept if not _no_dearer(steps, other)]
             kept.append(steps)
             queue.append(_Label(reached, steps))
-    return tuple(sorted(best[target], key=lambda plan: (len(plan), [(s.kind, s.role) for s in plan])))
+    return best
 
 
 Tree = tuple[tuple[Step | None, "Tree"], ...]
