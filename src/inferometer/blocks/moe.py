@@ -22,7 +22,7 @@ vLLM hold both projections whole on every rank: more memory, less traffic.) Shar
 """
 
 from collections.abc import Iterable
-from functools import partial
+from dataclasses import replace
 
 import numpy as np
 
@@ -222,72 +222,63 @@ def _between(low: Lowering, source: Layout, target: Layout, element_bytes: float
     return () if source == target else (low.reshard(source, target, element_bytes, width),)
 
 
+FEWER = {"expanded": "coalesced", "expanded-etp-first": "coalesced-etp-first"}
+"""Exchange -> the one that sends no more: a rank has no more distinct tokens than copies."""
+
+
 def _exchanges(block: Moe, low: Lowering, sent: float) -> Choice:
     """Return the Choice of ways to send tokens to their experts and results back."""
-    plans, busiest, inner = [], busiest_of(block, low), block.latent_width or low.hidden
-    for name, copies in (("expanded", busiest.copies), ("coalesced", busiest.tokens)):
-        for suffix, first in (("", False), ("-etp-first", True)):
-            there = _exchange(low, copies, inner * sent, gather_first=first, combine=False)
-            back = _exchange(low, copies, inner * WIDE_BYTES, gather_first=first, combine=True)
-            plans.append(Plan(name=name + suffix, nodes=(*there, *back)))
-    plans.append(Plan(name="merged", nodes=_merged(block, low, sent)))
+    inner = block.latent_width or low.hidden
+    there = _one_way(block, low, inner * sent, combine=False)
+    back = _one_way(block, low, inner * WIDE_BYTES, combine=True)
+    plans = (
+        Plan(name=name, nodes=(*there[name], *back[name][::-1]), never_beats=FEWER.get(name, "")) for name in there
+    )
     return Choice(name="moe-exchange", plans=tuple(plans))
 
 
-def _merged(block: Moe, low: Lowering, sent: float) -> tuple[Message, ...]:
-    """Return the exchange that merges copies on their way out: DeepEP's normal kernels.
+def _one_way(block: Moe, low: Lowering, row: float, *, combine: bool) -> dict[str, tuple[Message, Message]]:
+    """Return each exchange's two messages out, by name: all-to-all over EP and gather over ETP, as they run.
+
+    `combine` gives those back, last first: a scatter, and the all-to-all. A rank's ETP peers take 1/ETP of its copies
+    each when the gather comes after; all of them when before, and then only own tokens (T / TP of them) were gathered.
+    `row` is the bytes of one token. Message of the busiest rank.
+    """
+    at, busiest = low.at, busiest_of(block, low)
+
+    def over_ep(message_bytes: Column) -> Message:
+        return low.message("combine" if combine else "dispatch", CollectiveKind.ALL_TO_ALL, "ep", message_bytes)
+
+    def over_etp(message_bytes: Column) -> Message:
+        kind = CollectiveKind.REDUCE_SCATTER if combine else CollectiveKind.ALL_GATHER
+        return low.message("scatter-etp" if combine else "gather-etp", kind, "etp", message_bytes)
+
+    first = over_etp(np.ceil(at.tokens / at.tp) * at.etp * row)
+    ways: dict[str, tuple[Message, Message]] = {}
+    for name, copies in (("expanded", busiest.copies), ("coalesced", busiest.tokens)):
+        ways[name] = over_ep(copies / at.etp * row), over_etp(copies * row)
+        ways[f"{name}-etp-first"] = first, over_ep(copies * row)
+    across, spread = ways["coalesced"]
+    return ways | {"merged": (_merged(across, block, low, row), spread)}
+
+
+def _merged(across: Message, block: Moe, low: Lowering, row: float) -> Message:
+    """Return the all-to-all that merges copies on their way out: DeepEP's normal kernels.
 
     Of n ranks in p parts, a part takes a token once if any of its experts are chosen; its n / p ranks share what
     arrives. Inside a part a token goes to each distinct rank, as coalesced.
     """
-    at, inner = low.at, block.latent_width or low.hidden
-
+    at = low.at
     known: dict[int, tuple[Column, Column]] = low.once("merged", block, dict)
 
-    def sized(parts: Column, element: float) -> Column:
+    def sized(parts: Column) -> Column:
         """Return bytes a rank takes in from beyond its part, were the role cut into `parts`."""
         if id(parts) not in known:
             per_part = low.busiest_tokens(block, parts)
             known[id(parts)] = parts, per_part / (np.maximum(at.ep / parts, 1.0) * at.etp)
-        return known[id(parts)][1] * (inner * element)
+        return known[id(parts)][1] * row
 
-    inside = busiest_of(block, low).tokens
-    messages = []
-    for name, element, combine in (("dispatch", sent, False), ("combine", WIDE_BYTES, True)):
-        kind = CollectiveKind.REDUCE_SCATTER if combine else CollectiveKind.ALL_GATHER
-        row = inner * element
-        across = Message(
-            name=name,
-            kind=CollectiveKind.ALL_TO_ALL,
-            role="ep",
-            message_bytes=inside / at.etp * row,
-            merged_bytes=partial(sized, element=element),
-        )
-        over_etp = low.message("scatter-etp" if combine else "gather-etp", kind, "etp", inside * row)
-        messages += [over_etp, across] if combine else [across, over_etp]
-    return tuple(messages)
-
-
-def _exchange(low: Lowering, copies: Column, row: float, *, gather_first: bool, combine: bool) -> tuple[Message, ...]:
-    """Return the all-to-all over EP and the gather (or, coming back, scatter) over ETP.
-
-    A rank's ETP peers take 1/ETP of its copies each when the gather comes after; all of them when before,
-    and then only own tokens (T / TP of them) were gathered. `row` is the bytes of one token. Message of the busiest
-    rank.
-    """
-    at = low.at
-    kind = CollectiveKind.REDUCE_SCATTER if combine else CollectiveKind.ALL_GATHER
-    if gather_first:
-        over_etp = np.ceil(at.tokens / at.tp) * at.etp * row
-        over_ep = copies * row
-    else:
-        over_etp = copies * row
-        over_ep = copies / at.etp * row
-    steps = (
-        low.message("gather-etp" if not combine else "scatter-etp", kind, "etp", over_etp),
-        low.message("combine" if combine else "dispatch", CollectiveKind.ALL_TO_ALL, "ep", over_ep),
-    )
-    return steps if gather_first != combine else steps[::-1]
+    return replace(across, merged_bytes=sized)
 
 
 def _join(block: Moe, low: Lowering, routed: Layout, target: Layout) -> Node:

@@ -301,12 +301,12 @@ class Pricer:
         return self._own[role]
 
     def _choice(self, node: Choice) -> Cost:
-        allowed = self.allows.get(node.name)
+        allowed = self.allows.get(node.name, [plan.name for plan in node.plans])
         best: Cost | None = None
         for plan in node.plans:
-            cost = self.price(plan.nodes)
-            if allowed is not None and plan.name not in allowed:
+            if plan.name not in allowed or plan.never_beats in allowed:
                 continue
+            cost = self.price(plan.nodes)
             best = cost if best is None else self.cheaper(best, cost, plan)
         if best is None:
             raise AssertionError(f"the engine allows no plan of {node.name}")

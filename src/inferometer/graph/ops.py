@@ -108,6 +108,8 @@ class Plan:
     nodes: "tuple[Item, ...]"
     legal: Mask | None = None
     """Rows where the plan is legal; None is everywhere."""
+    never_beats: str = ""
+    """A plan that is legal wherever this one is and costs no more there: where both may be taken, that one is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
