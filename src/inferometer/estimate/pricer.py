@@ -332,7 +332,9 @@ class Pricer:
         take = total(right) < total(left)
         if plan is not None and plan.legal is not None:
             take = take & plan.legal
-        return Cost(select(take, right, left), space)
+        if not take.any():
+            return a
+        return b if take.all() else Cost(select(take, right, left), space)
 
 
 def without_weights(work: Work) -> Work:
