@@ -17,7 +17,20 @@ from inferometer.cost.collectives import envelope_table, merged_line
 from inferometer.cost.schedulers import Busy, on_branch
 from inferometer.estimate.candidates import GROUP_OF, GROUPS, Block, Index, Placements
 from inferometer.estimate.pick import PLACED, Rows
-from inferometer.graph.ops import NONE, Branch, Choice, Column, Item, Mask, Message, Node, Plan, Traffic, Work
+from inferometer.graph.ops import (
+    NONE,
+    Branch,
+    Choice,
+    Column,
+    Item,
+    Mask,
+    Message,
+    Node,
+    Plan,
+    Traffic,
+    Work,
+    unwrapped,
+)
 from inferometer.specs.hardware import Machine
 
 ZERO = NONE
@@ -211,19 +224,16 @@ class Pricer:
         """
         cost = NOTHING
         for item in items:
-            if isinstance(item, Branch):
-                for node in item.nodes:
-                    cost = self.add(cost, self._on_branch(self.price_node(node), item))
-            else:
-                one = self.price_node(item)
-                cost = self.add(cost, one if kept is None else kept(one))
+            for node in unwrapped((item,)):
+                one = self.price_node(node)
+                cost = self.add(cost, self._on_branch(one if kept is None else kept(one), item))
         return cost
 
-    def _on_branch(self, cost: Cost, branch: Branch) -> Cost:
-        """Return a cost told as a branch's, where the scheduler asks for that."""
-        if not self.steady or cost is NOTHING:
+    def _on_branch(self, cost: Cost, item: Item) -> Cost:
+        """Return the cost of a node of `item`, told as a branch's where it is one and the scheduler asks for that."""
+        if not self.steady or cost is NOTHING or not isinstance(item, Branch):
             return cost
-        return Cost(on_branch(cost.busy, branch.side), cost.space)
+        return Cost(on_branch(cost.busy, item.side), cost.space)
 
     def price_node(self, node: Node) -> Cost:
         """Return the cost of one node."""
