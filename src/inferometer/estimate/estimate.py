@@ -22,6 +22,7 @@ from inferometer.estimate.legality import Rule, broken_rules
 from inferometer.estimate.passes import of_model, with_copies
 from inferometer.estimate.pick import Rows, pick
 from inferometer.estimate.precision import resolve_precision
+from inferometer.estimate.pricer import LinkTables
 from inferometer.estimate.record import Reader, Record
 from inferometer.estimate.result import ChoiceRow, Estimate, OpRow
 from inferometer.estimate.room import Candidates, Held, divide, memory_of
@@ -194,13 +195,15 @@ class _Block(NamedTuple):
         return self.told[crossed]
 
 
-def _priced(problem: Problem, found: Candidates, rows: Sequence[Row], pair: int | None) -> _Block:
+def _priced(
+    problem: Problem, found: Candidates, rows: Sequence[Row], pair: int | None, links: LinkTables | None = None
+) -> _Block:
     at = np.array([row.sharding for row in rows], dtype=np.intp)
     batch = np.array([float(row.batch) for row in rows])
     sizes = {name: column[at] for name, column in found.shardings.sizes.items()}
     sequences, in_flight = np.ceil(batch / (sizes["r"] * sizes["dpa"])), np.ceil(batch / sizes["r"])
     pairs = pairs_of(at, found.placements) if pair is None else np.full((1, len(at)), pair, dtype=np.intp)
-    model = StepModel(problem=problem, shardings=found.shardings, placements=found.placements, record=True)
+    model = StepModel(problem=problem, shardings=found.shardings, placements=found.placements, record=True, known=links)
     block = Block(at, sequences[:, None], pairs, in_flight[:, None])
     step = model.price(block)
     if model.graph is None or model.pricer is None:
@@ -211,11 +214,21 @@ def _priced(problem: Problem, found: Candidates, rows: Sequence[Row], pair: int 
     return _Block(model, step, found, block, picked, reader, broken_rules(problem.model, problem.engine, sizes), {})
 
 
-def estimate_rows(problem: Problem, found: Candidates, rows: Sequence[Row], pair: int | None = None) -> list[Estimate]:
-    """Return the estimate of each row at its cheapest placement, or at `pair`: all rows priced as one block."""
+def estimate_rows(
+    problem: Problem,
+    found: Candidates,
+    rows: Sequence[Row],
+    pair: int | None = None,
+    *,
+    links: LinkTables | None = None,
+) -> list[Estimate]:
+    """Return the estimate of each row at its cheapest placement, or at `pair`: all rows priced as one block.
+
+    `links` are the tables of a search through the same candidates.
+    """
     if not rows:
         return []
-    priced = _priced(problem, found, rows, pair)
+    priced = _priced(problem, found, rows, pair, links)
     return [_result(problem, _Priced(priced, i, row.batch)) for i, row in enumerate(rows)]
 
 

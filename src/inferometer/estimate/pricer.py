@@ -80,15 +80,16 @@ class OwnSlots(NamedTuple):
 
 def own_slots(signature: Index) -> OwnSlots:
     """Return a role's own slots from its signatures by slot of the group, (S, m)."""
-    order = np.argsort(signature, axis=0, kind="stable")
-    ranked = np.take_along_axis(signature, order, axis=0)
+    column = np.arange(signature.shape[1])
+    at = np.argsort(signature, axis=0, kind="stable") * len(column) + column
+    ranked = signature.take(at)
     rank = np.zeros_like(ranked)
     np.cumsum(ranked[1:] != ranked[:-1], axis=0, out=rank[1:])
     slot = np.empty_like(rank)
-    np.put_along_axis(slot, order, rank, axis=0)
+    slot.put(at, rank)
     count = rank[-1] + 1
     own = np.tile(signature[:1], (int(count.max()), 1))
-    own[slot, np.arange(signature.shape[1])] = signature
+    own.put(rank * len(column) + column, ranked)
     return OwnSlots(own, slot, count)
 
 
@@ -290,8 +291,9 @@ class Pricer:
         if key not in self._lines:
             signature, index = self._own_slots(role)
             alpha, beta, lines, _ = self.links.lines(role, kind)
-            used = int(lines[signature].max())
-            self._lines[key] = (alpha[:used, signature, None], beta[:used, signature, None], index)
+            used = int(lines.take(signature).max())
+            alpha, beta = (column[:used].take(signature, axis=1)[..., None] for column in (alpha, beta))
+            self._lines[key] = (alpha, beta, index)
         return self._lines[key]
 
     def _own_slots(self, role: str) -> tuple[Index, Index | None]:

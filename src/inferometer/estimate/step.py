@@ -11,7 +11,7 @@ The last stage hands nothing over.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -100,21 +100,25 @@ class Step(NamedTuple):
 
 @dataclass(slots=True)
 class StepModel:
-    """Prices blocks of candidates of one problem. `record` keeps graph and choices of the last block."""
+    """Prices blocks of candidates of one problem. `record` keeps graph and choices of the last block.
+
+    `known` are the link tables of another one of the same problem and placements.
+    """
 
     problem: Problem
     shardings: Shardings
     placements: Placements
     record: bool = False
+    known: InitVar[LinkTables | None] = None
     links: LinkTables = field(init=False)
     graph: Graph | None = None
     pricer: Pricer | None = None
     wanted: tuple[bool, ...] = field(init=False)
     """Which fields of `Busy` the scheduler reads; those of branches left out where it reads none of them."""
 
-    def __post_init__(self) -> None:
-        """Start with no link table built."""
-        self.links = LinkTables(self.placements, self.problem.machine, self.problem.backend)
+    def __post_init__(self, known: LinkTables | None) -> None:
+        """Start with no link table built, or with those of another one."""
+        self.links = known or LinkTables(self.placements, self.problem.machine, self.problem.backend)
         wanted = tuple(name in self.problem.scheduler.needs for name in Busy._fields)
         self.wanted = wanted if any(wanted[PLAIN:]) else wanted[:PLAIN]
 

@@ -20,6 +20,7 @@ from inferometer.estimate.candidates import Block, Index, pairs_of
 from inferometer.estimate.estimate import Row, estimate_rows, find_candidates
 from inferometer.estimate.legality import Rule
 from inferometer.estimate.pick import PLACED
+from inferometer.estimate.result import Estimate
 from inferometer.estimate.room import Candidates
 from inferometer.estimate.step import Problem, StepModel
 from inferometer.graph.ops import Column, Mask
@@ -323,11 +324,15 @@ def _winners(under_way: Search, top: int) -> tuple[Found, ...]:
     best = under_way.best
     order = [int(i) for i in np.argsort(-best.score, kind="stable")[:top] if np.isfinite(best.score[i])]
     rows = [Row(i, under_way.in_flight(i)) for i in order]
-    priced = estimate_rows(under_way.problem, under_way.space, rows)
+    priced = _estimates(under_way, rows)
     return tuple(
         Found(problem=under_way.problem, estimate=one, score=float(best.score[i]))
         for i, one in zip(order, priced, strict=True)
     )
+
+
+def _estimates(under_way: Search, rows: list[Row]) -> list[Estimate]:
+    return estimate_rows(under_way.problem, under_way.space, rows, links=under_way.model.links)
 
 
 def _nearest(under_way: Search, legal: Mask) -> Found | None:
@@ -337,7 +342,7 @@ def _nearest(under_way: Search, legal: Mask) -> Found | None:
     fastest = under_way.best.fastest_s
     some_fit = bool(np.isfinite(fastest).any())
     index = int(np.argmin(fastest if some_fit else under_way.space.lacks_bytes(legal)))
-    near = estimate_rows(under_way.problem, under_way.space, [Row(index, under_way.in_flight(index))])[0]
+    near = _estimates(under_way, [Row(index, under_way.in_flight(index))])[0]
     if some_fit:
         text = f"misses-slo: a step takes {near.step_s * 1e3:.2f} ms, the limit is {under_way.limit_s * 1e3:.2f} ms"
         near = replace(near, reasons=(*near.reasons, text))
