@@ -104,6 +104,14 @@ class Pass:
         """Tokens of a sequence that are cached before a prompt."""
         return self.contexts[0][0] - self.new_tokens - self.stopped
 
+    def busiest_rank(self, block: Moe, ranks: Column) -> Busiest:
+        """Return what the busiest of `ranks` parts of the replica receives."""
+        return routed(block, ranks, self.replica_tokens / self.new_tokens, self.replica_tokens, self.routing)
+
+    def busiest_tokens(self, block: Moe, ranks: Column) -> Column:
+        """Return the distinct tokens that the busiest of `ranks` parts of the replica receives."""
+        return routed_tokens(block, ranks, self.replica_tokens / self.new_tokens, self.replica_tokens, self.routing)
+
     def tail(self, tokens: int | None) -> "Pass":
         """Return the pass as a layer sees it that takes the last `tokens` new ones of a prompt; None takes all.
 
@@ -147,16 +155,6 @@ class Lowering:
         if key not in self._once:
             self._once[key] = make()
         return self._once[key]
-
-    def busiest_rank(self, block: Moe, ranks: Column) -> Busiest:
-        """Return what the busiest of `ranks` parts of the replica receives in this pass."""
-        at = self.at
-        return routed(block, ranks, at.replica_tokens / at.new_tokens, at.replica_tokens, at.routing)
-
-    def busiest_tokens(self, block: Moe, ranks: Column) -> Column:
-        """Return the distinct tokens that the busiest of `ranks` parts of the replica receives in this pass."""
-        at = self.at
-        return routed_tokens(block, ranks, at.replica_tokens / at.new_tokens, at.replica_tokens, at.routing)
 
     def narrow_bytes(self, fmt: str) -> float:
         """Return the bytes of one activation fed to a GEMM by weights of format `fmt`, scales included.

@@ -71,7 +71,7 @@ def _shared_side(nodes: Iterable[Node]) -> Branch:
 
 def busiest_of(block: Moe, low: Lowering) -> Busiest:
     """Return what the busiest rank receives in this pass; worked out once a block."""
-    busiest: Busiest = low.once("busiest", block, lambda: low.busiest_rank(block, low.at.ep))
+    busiest: Busiest = low.once("busiest", block, lambda: low.at.busiest_rank(block, low.at.ep))
     return busiest
 
 
@@ -274,7 +274,7 @@ def _merged(across: Message, block: Moe, low: Lowering, row: float) -> Message:
     def sized(parts: Column) -> Column:
         """Return bytes a rank takes in from beyond its part, were the role cut into `parts`."""
         if id(parts) not in known:
-            per_part = low.busiest_tokens(block, parts)
+            per_part = at.busiest_tokens(block, parts)
             known[id(parts)] = parts, per_part / (np.maximum(at.ep / parts, 1.0) * at.etp)
         return known[id(parts)][1] * row
 
