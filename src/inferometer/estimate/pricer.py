@@ -6,7 +6,8 @@ Choices stay within the group; where both groups meet, values are gathered to (P
 legal plan of each candidate. Sums run in node order, so a block of one gives the same bits as a block of many.
 """
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from inferometer.graph.ops import (
     Branch,
     Choice,
     Column,
+    Graph,
     Item,
     Mask,
     Message,
@@ -197,6 +199,8 @@ class Pricer:
     """Role -> ranks, a column over rows; roles of size 1 cost nothing."""
     steady: bool = False
     """Whether ops are also priced with their weights already on chip, and branches kept apart."""
+    left: Counter[int] = field(default_factory=Counter)
+    """Node, by its id -> times it will be asked for: kept until the last, and for good where that is not told."""
     spaces: Spaces = field(init=False)
     _busy_roles: set[str] = field(init=False)
     _memo: dict[int, Cost] = field(default_factory=dict)
@@ -239,14 +243,16 @@ class Pricer:
     def price_node(self, node: Node) -> Cost:
         """Return the cost of one node."""
         key = id(node)
-        if key not in self._memo:
-            if isinstance(node, Work):
-                self._memo[key] = self._work(node)
-            elif isinstance(node, Message):
-                self._memo[key] = self._message(node)
-            else:
-                self._memo[key] = self._choice(node)
-        return self._memo[key]
+        cost = self._memo.pop(key, None) or self._priced(node)
+        self.left[key] -= 1
+        if self.left[key]:
+            self._memo[key] = cost
+        return cost
+
+    def _priced(self, node: Node) -> Cost:
+        if isinstance(node, Work):
+            return self._work(node)
+        return self._message(node) if isinstance(node, Message) else self._choice(node)
 
     def _work(self, node: Work) -> Cost:
         price = self.backend.price(node, self.machine.chip)
@@ -347,6 +353,23 @@ class Pricer:
         if not take.any():
             return a
         return b if take.all() else Cost(select(take, right, left), space)
+
+
+def asked_for(graph: Graph) -> Counter[int]:
+    """Return how often each node of a graph is asked for, by its id; those of a Choice once, when it is priced."""
+    found: Counter[int] = Counter()
+
+    def count(items: Iterable[Item]) -> None:
+        for node in unwrapped(items):
+            found[id(node)] += 1
+            if isinstance(node, Choice) and found[id(node)] == 1:
+                for plan in node.plans:
+                    count(plan.nodes)
+
+    for segment in graph.segments:
+        for items in (segment.nodes, *segment.edges.values()):
+            count(items)
+    return found
 
 
 def without_weights(work: Work) -> Work:

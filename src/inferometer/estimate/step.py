@@ -10,6 +10,7 @@ Prompts can be cut anywhere, so M = min(4 PP, B) microbatches of B / M.
 The last stage hands nothing over.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
 from typing import NamedTuple
@@ -23,7 +24,18 @@ from inferometer.cost.schedulers import Busy, Overlap, Scheduler
 from inferometer.estimate.candidates import Block, Placements, Shardings
 from inferometer.estimate.passes import make_pass
 from inferometer.estimate.precision import Precision
-from inferometer.estimate.pricer import NOTHING, PLAIN, ZERO, Cost, LinkTables, Pricer, add, network_only, total
+from inferometer.estimate.pricer import (
+    NOTHING,
+    PLAIN,
+    ZERO,
+    Cost,
+    LinkTables,
+    Pricer,
+    add,
+    asked_for,
+    network_only,
+    total,
+)
 from inferometer.graph.ops import ONE, Column, Graph
 from inferometer.memory.asked import Asked
 from inferometer.specs.deployment import EngineSpec, Workload
@@ -147,6 +159,7 @@ class StepModel:
             allows=self.problem.allows,
             group_sizes={**sizes, "stage": sizes["dpa"] * sizes["tp"]},
             steady="steady_s" in self.problem.scheduler.needs,
+            left=Counter() if self.record else asked_for(graph),
         )
         if self.record:
             self.graph, self.pricer = graph, pricer
