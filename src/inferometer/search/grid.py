@@ -10,7 +10,7 @@ from inferometer.graph.ops import Column, Mask
 LEAST_BATCHES, MOST_BATCHES = 48, 512
 ROWS = 3 << 14
 """Rows a search aims at: batches a sharding are as many as that leaves each one, between the two limits."""
-BLOCK_CANDIDATES = 3 << 14
+BLOCK_CANDIDATES = 1 << 16
 """Candidates a block holds at most (unless one sharding has more): its columns stay in cache."""
 BLOCK_ROWS = 1 << 13
 PADDING = 1.5
