@@ -263,7 +263,7 @@ def make_case(model, machine, workload, **options):
 
 
 @st.composite
-def cases(draw, *, moe=None, most=16, schedulers=("serial", "overlap"), workload=None):
+def cases(draw, *, moe=None, most=16, schedulers=("serial", "streams", "overlap"), workload=None):
     """A model on a machine under a workload, with at least one legal sharding (R = chips always is)."""
     machine = Machine(chip=draw(chips()), fabric=draw(fabrics(most=most)), label="made-up")
     return make_case(

@@ -178,11 +178,11 @@ def test_defaults_are_said():
     text = (
         "assumed: ISL 8192, OSL 1024, phase decode (mean over contexts 8192..9216), engine ideal, backend calibrated,"
     )
-    assert f"{text} scheduler serial, reserve 10% of memory, KV bf16, order by tok_per_s_per_chip" in said
+    assert f"{text} scheduler streams, reserve 10% of memory, KV bf16, order by tok_per_s_per_chip" in said
     chosen = inferometer(
         "search", "deepseek-v3", "h200", "8x2", "--isl", "1000", "--engine", "vllm", "--phase", "decode"
     )
-    assert "assumed: OSL 1024, backend calibrated, scheduler serial," in chosen.out
+    assert "assumed: OSL 1024, backend calibrated, scheduler streams," in chosen.out
 
 
 def test_stdout_is_the_same_every_time():

@@ -33,7 +33,7 @@ def test_backends_say_what_they_rest_on():
     chips = [chip for one in own["covered"] for chip in one["chips"]]
     assert sorted(chips) == sorted(chip.id for chip in load_chips().values() if chip.generation)
     hopper = next(one for one in own["covered"] if one["generation"] == "hopper")
-    assert (hopper["basis"], hopper["dtypes"]) == ("calibrated", ["bf16", "fp8"])
+    assert (hopper["basis"], hopper["dtypes"]) == ("calibrated", ["bf16", "fp8", "fp8-block"])
     assert (hopper["low"], hopper["high"]) == (load_serving().low, load_serving().high)
     assert hopper["n"] == load_serving().factors["hopper"].n
     for one in own["covered"]:

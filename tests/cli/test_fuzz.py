@@ -19,6 +19,7 @@ WORDS = (
     "vllm",
     "ideal",
     "serial",
+    "streams",
     "tpot=50ms",
     "ttft=1s",
     "20",

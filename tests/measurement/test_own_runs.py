@@ -70,7 +70,7 @@ def residuals(runs, factors):
     return np.log(np.array(told) / [run.value for run in runs])
 
 
-@pytest.mark.parametrize("times", [{"fixed": 1.5}, {"memory": 0.7}, {"messages": 2.0}, {"fixed": 1.4, "memory": 0.8}])
+@pytest.mark.parametrize("times", [{"fixed": 1.5}, {"memory": 0.7}, {"messages": 3.0}, {"fixed": 1.4, "memory": 0.8}])
 def test_a_perturbation_is_found_again(times):
     """Runs of many loads: what was changed is what changes, and runs left out are told to a few per cent."""
     own = fit_own(runs_of(perturbed(**times), noise=0.01), "hopper", KNOWN)
@@ -243,10 +243,10 @@ def test_a_bad_calibration_is_one_line(tmp_path, was, is_, told):
 
 
 def test_published_series_gain_by_runs_of_their_own():
-    """What `score_own_runs` found, rounded up: under half of the series reach 6 % with three runs of one sharding."""
+    """What `score_own_runs` found, rounded up: with three runs of one sharding the goal of 6 % is met."""
     score = load_own_runs()
-    assert score.any_sharding["3"]["median"] < 0.085 < 0.6 * score.without["median"]
-    assert score.one_sharding["3"]["median"] < 0.07
+    assert score.any_sharding["3"]["median"] < 0.7 * score.without["median"]
+    assert score.one_sharding["3"]["median"] < 0.06
     for by_runs in (score.any_sharding, score.one_sharding):
         medians = [by_runs[n]["median"] for n in ("1", "2", "3", "5", "10")]
         assert medians == sorted(medians, reverse=True)

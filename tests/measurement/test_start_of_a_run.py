@@ -59,7 +59,7 @@ def test_the_statistic_is_what_the_source_says(points_asked):
 
 def test_mean_ttft_is_unbiased_at_any_concurrency(ttft_rows):
     """Without the start of the run class B's was 46 % low from 17 to 64 in flight, and 72 % beyond."""
-    for low, high in ((1, 16), (17, 64), (65, 10**6)):
+    for low, high, most in ((1, 16, 0.1), (17, 64, 0.15), (65, 10**6, 0.25)):
         errors = [row["error"] for row in ttft_rows if low <= row["batch"] <= high]
         assert len(errors) > 90
-        assert abs(np.median(errors)) < 0.15
+        assert abs(np.median(errors)) < most

@@ -2,6 +2,9 @@
 
 from typing import NamedTuple
 
+import msgspec
+
+from inferometer.catalog.engine_kernels import kernels_of
 from inferometer.catalog.engine_memory import find_engine_memory
 from inferometer.catalog.loader import find_engine, load_engines
 from inferometer.errors import InferometerError, UnknownNameError
@@ -57,6 +60,7 @@ def engine_of(given: str | None, assumed: dict[str, str], *, priced: bool = Fals
         spec = find_engine(base) if known else EngineSpec(name=base, version=version)
         assumed["sharding rules"] = f"of {spec.id}" if known else f"the model's ({base}'s are not known)"
     full = f"{base}@{version or spec.version}" if version or spec.version else base
+    spec = msgspec.structs.replace(spec, kernels=kernels_of(base))
     rules = find_engine_memory(full)
     if rules.id != full:
         assumed["memory rules"] = f"of {rules.id} on"

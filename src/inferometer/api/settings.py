@@ -85,7 +85,7 @@ class Settings(TypedDict, total=False):
     calibration: str | None
     """File of one's own factors, as `inferometer calibrate` wrote it."""
     scheduler: str | None
-    """serial, overlap, or dag (the backend's own)."""
+    """streams, serial, overlap, or dag (the backend's own)."""
     overlap: str | None
     """Shares of memory and network time that can hide, as in 0.9,0.65."""
     reserve_bytes: float | None
@@ -248,8 +248,9 @@ def _check_apart(settings: Settings) -> None:
     chosen = [f"--{name}" for name in ("provider", "region", "tier") if settings.get(name) is not None]
     if settings.get("usd_per_chip_hour") is not None and chosen:
         raise InferometerError(f"--usd-per-chip-hour is the price, {' and '.join(chosen)} would look it up: give one")
-    if settings.get("overlap") is not None and settings.get("scheduler") == "serial":
-        raise InferometerError("--scheduler serial overlaps nothing; leave --overlap or --scheduler serial out")
+    alone = settings.get("scheduler")
+    if settings.get("overlap") is not None and alone in ("serial", "streams"):
+        raise InferometerError(f"--scheduler {alone} overlaps nothing; leave --overlap or --scheduler {alone} out")
     if settings.get("overlap") is not None and settings.get("scheduler") == "dag":
         raise InferometerError("--scheduler dag finds what overlaps; leave --overlap or --scheduler dag out")
 

@@ -125,7 +125,7 @@ def _chip(chip: ChipSpec, after: dict[str, float]) -> ChipSpec:
 
 
 def _axis(axis: Axis, after: dict[str, float]) -> Axis:
-    fields: dict[str, float | bool] = {}
+    fields: dict[str, float | bool] = {"stated_bytes_per_s": axis.stated_bytes_per_s or axis.bytes_per_s}
     for before, (field, dimension) in AXIS_FIELDS.items():
         if (value := after.get(f"{before}.{axis.name}")) is not None:
             fields[field] = value if dimension else bool(value)

@@ -297,6 +297,7 @@ def _out(block: Compressed, low: Lowering, out_a: Tensor) -> list[Node]:
             Traffic.ACTIVATIONS: at.tokens * (width * low.narrow_bytes(out_a.format) + rows * WIDE_BYTES),
         },
         replication=at.padding * (at.tp * rows / out_a.rows),
+        stored=out_a.format,
         rows=at.tokens,
         features=rows,
         shape=f"{{g}} x [{{t}}, {out_a.cols}] x [{block.out_rank}, {out_a.cols}]",

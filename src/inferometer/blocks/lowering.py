@@ -205,6 +205,7 @@ class Lowering:
                 Traffic.ACTIVATIONS: rows_in * (cols * narrow + rows * WIDE_BYTES),
             },
             replication=padding * (at.tp * rows * cols / elements),
+            stored=first.format,
             rows=rows_in,
             features=rows,
             shape="[{t}, {c}] x [{r}, {c}] -> [{t}, {r}]",
@@ -236,7 +237,8 @@ class Lowering:
         if narrow >= WIDE_BYTES:
             return []
         shape, sizes = "[{n}] to " + self.at.dtypes[fmt], {"n": elements}
-        return [self.elementwise(f"{name}.quantise", elements * (WIDE_BYTES + narrow), shape=shape, sizes=sizes)]
+        one = self.elementwise(f"{name}.quantise", elements * (WIDE_BYTES + narrow), shape=shape, sizes=sizes)
+        return [replace(one, stored=fmt)]
 
     def elementwise(
         self,

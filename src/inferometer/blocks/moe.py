@@ -113,6 +113,7 @@ def _grouped(block: Moe, low: Lowering, name: str, parts: tuple[Tensor, ...], bu
             Traffic.ACTIVATIONS: busiest.copies * (cols * low.narrow_bytes(parts[0].format) + rows * WIDE_BYTES),
         },
         replication=busiest.copies / mean * (at.etp * rows * cols / elements),
+        stored=parts[0].format,
         rows=busiest.copies / busiest.distinct,
         features=rows,
         items=busiest.distinct,

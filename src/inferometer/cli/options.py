@@ -192,7 +192,7 @@ class Options:
         str | None, _option("--calibration", metavar="FILE|ERA", text="Your own factors; or an era: vllm-2024.")
     ] = None
     scheduler: Annotated[
-        str | None, _option("--scheduler", metavar="NAME", text="serial, overlap or dag (the backend's).")
+        str | None, _option("--scheduler", metavar="NAME", text="streams, serial, overlap or dag (the backend's).")
     ] = None
     overlap: Annotated[
         str | None, _option("--overlap", metavar="A,B", text="Shares of memory, network that hide (0.9,0.65).")

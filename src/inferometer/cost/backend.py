@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from inferometer.cost.groups import LinkRate
 from inferometer.graph.ops import Column, Mask, OpKind, Work
+from inferometer.specs.deployment import Kernels
 from inferometer.specs.hardware import Axis, ChipSpec
 
 
@@ -94,6 +95,20 @@ class KnowsChips(Protocol):
 def basis_of(backend: CostBackend, chip: ChipSpec, axes: Sequence[Axis] = ()) -> str:
     """Return the basis of a backend's times on a chip whose messages cross `axes`."""
     return backend.basis_of(chip, axes) if isinstance(backend, KnowsChips) else backend.basis
+
+
+@runtime_checkable
+class RunsKernels(Protocol):
+    """A backend that tells kernels of engines apart."""
+
+    def running(self, kernels: Kernels) -> CostBackend:
+        """Return the backend for an engine that runs `kernels`."""
+        ...
+
+
+def running(backend: CostBackend, kernels: Kernels) -> CostBackend:
+    """Return the backend for an engine's kernels; itself where it tells none apart."""
+    return backend.running(kernels) if isinstance(backend, RunsKernels) else backend
 
 
 def band_of(backend: CostBackend, chip: ChipSpec, axes: Sequence[Axis] = ()) -> Band:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import log
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -21,16 +22,19 @@ from inferometer.cost.kernels import (
     FEW_QUERIES,
     Generation,
     Link,
-    Product,
     decode_price,
+    grouped_price,
     other_price,
     prefill_price,
     product_price,
 )
 from inferometer.cost.roofline import total_bytes
 from inferometer.errors import InferometerError, unknown_name
-from inferometer.graph.ops import OpKind, Work
+from inferometer.graph.ops import NONE, OpKind, Work
+from inferometer.specs.deployment import NO_KERNELS, Kernels
 from inferometer.specs.hardware import Axis, ChipSpec
+
+T = TypeVar("T")
 
 KERNELS_FILE = Path(__file__).parent / "data" / "kernels.json"
 """Fitted by the command it names; apart from datasheet facts."""
@@ -150,6 +154,8 @@ class Calibrated:
     calibration: Calibration | None = None
     era: Era | None = None
     """Software of another time than today's."""
+    kernels: Kernels = NO_KERNELS
+    """Those that an engine runs."""
     name: str = "calibrated"
     basis: str = "calibrated"
 
@@ -176,19 +182,38 @@ class Calibrated:
 
     def price(self, work: Work, chip: ChipSpec) -> WorkPrice:
         """Return the seconds of one op, columns: by the form of its kind (`cost.kernels`)."""
-        own, moved = self.generation(chip), total_bytes(work)
+        own, work = self.generation(chip), self._launched(work)
+        if work.kernels == 0:
+            return FREE
+        moved = total_bytes(work)
         bandwidth = chip.memory_bytes_per_s
         if work.kind in (OpKind.ELEMENTWISE, OpKind.LOOKUP):
             return other_price(work, own, bandwidth, moved)
         peak = chip.peak_flops_per_s[work.dtype]
         if work.kind is OpKind.ATTENTION:
             if float(work.rows.max()) <= FEW_QUERIES:
-                return decode_price(work, own.decode, peak, bandwidth, moved)
+                return decode_price(work, self._run(own.decode), peak, bandwidth, moved)
             return prefill_price(work, own.prefill, peak, bandwidth, moved)
-        table = own.grouped if work.kind is OpKind.GROUPED_GEMM else own.gemm
-        product = _of(table, work.dtype)
         units = own.units * peak / (own.units_peak_flops_per_s * WIDTHS[work.dtype])
+        if work.kind is OpKind.GROUPED_GEMM:
+            run = self._run(found_of(own.grouped, work))
+            return grouped_price(work, run, units=units, peak=peak, bandwidth=bandwidth, moved=moved)
+        product = found_of(own.gemm, work)
         return product_price(work, product, units=units, peak=peak, bandwidth=bandwidth, moved=moved)
+
+    def running(self, kernels: Kernels) -> "Calibrated":
+        """Return the backend for an engine that runs `kernels`."""
+        return replace(self, kernels=kernels)
+
+    def _launched(self, work: Work) -> Work:
+        """Return an op with the kernels that the engine launches for it."""
+        launches = self.kernels.launches
+        times = launches.get(f"{work.name}@{work.stored}", launches.get(work.name)) if launches else None
+        return work if times is None else replace(work, kernels=work.kernels * times)
+
+    def _run(self, table: Mapping[str, T]) -> T:
+        """Return the coefficients of the kernels that are run: the engine's, else the table's first."""
+        return table[next(name for name in (*self.kernels.families, *table) if name in table)]
 
     def link(self, axis: Axis) -> LinkRate:
         """Return latency and rate that messages reach: of the link of its geometry whose rate is nearest.
@@ -200,7 +225,8 @@ class Calibrated:
 
     def _nearest(self, axis: Axis) -> Link:
         alike = [link for link in self.links if link.geometry == axis.geometry]
-        return min(alike, key=lambda link: abs(log(link.bytes_per_s / axis.bytes_per_s)))
+        rate = axis.stated_bytes_per_s or axis.bytes_per_s
+        return min(alike, key=lambda link: abs(log(link.bytes_per_s / rate)))
 
     def band(self) -> Band:
         """Return the band that published measurements leave."""
@@ -239,15 +265,26 @@ class Calibrated:
         return told(self, load_fits(), load_serving())
 
 
+FREE = WorkPrice(NONE, NONE, NONE)
+"""Of an op that is a part of another."""
+
 WIDTHS = {"fp32": 0.5, "fp16": 1.0, "bf16": 1.0, "fp8": 2.0, "int8": 2.0, "fp4": 4.0}
 """Peak of a type over that of bf16, as units are counted: a unit is what one of the reference chip does."""
 
-LIKE = {"fp16": ("bf16",), "fp32": ("bf16",), "int8": ("fp8", "bf16"), "fp8": ("bf16",), "fp4": ("fp8", "bf16")}
+LIKE = {
+    "fp16": ("bf16",),
+    "fp32": ("bf16",),
+    "int8": ("fp8", "bf16"),
+    "fp8": ("fp8-block", "bf16"),
+    "fp4": ("nvfp4", "mxfp4-fp8", "fp8", "bf16"),
+}
 """Arithmetic type without timings of its own -> those whose shares of the peak it is taken for (assumed)."""
 
 
-def _of(table: dict[str, Product], dtype: str) -> Product:
-    return table[next(name for name in (dtype, *LIKE.get(dtype, ())) if name in table)]
+def found_of(table: Mapping[str, T], work: Work) -> T:
+    """Return a table's entry for a product: of its weights in its arithmetic, of its weights, of its arithmetic."""
+    names = (f"{work.stored}-{work.dtype}", work.stored, work.dtype, *LIKE.get(work.dtype, ()))
+    return table[next(name for name in names if name in table)]
 
 
 def shipped(calibration: object | None = None) -> Calibrated:

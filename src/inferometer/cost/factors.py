@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from inferometer.cost.kernels import Decode, Generation, Link, Prefill, Product
+from inferometer.cost.kernels import Decode, Generation, Grouped, Link, Prefill, Product
 
 
 class Factors(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,31 +37,49 @@ def share(value: float, factor: float) -> float:
     return min(value * factor, 1.0)
 
 
-def product_with(own: Product, f: Factors, fixed: float) -> Product:
+def product_with(own: Product, f: Factors) -> Product:
     """Return a product's coefficients under the factors."""
     return Product(
-        t0_s=own.t0_s * fixed,
+        t0_s=own.t0_s * f.fixed,
         flops_share=share(own.flops_share, f.flops),
         bytes_share=share(own.bytes_share, f.memory),
         fill=own.fill,
     )
 
 
+def grouped_with(own: Grouped, f: Factors) -> Grouped:
+    """Return a grouped product's coefficients under the factors."""
+    return Grouped(
+        t0_s=own.t0_s * f.grouped,
+        flops_share=share(own.flops_share, f.flops),
+        bytes_share=share(own.bytes_share, f.memory),
+        tile_s=own.tile_s * f.grouped,
+        depth_s=own.depth_s * f.grouped,
+    )
+
+
+def decode_with(own: Decode, f: Factors) -> Decode:
+    """Return the coefficients of an attention core with few queries under the factors."""
+    return Decode(
+        t0_s=own.t0_s * f.fixed,
+        item_s=own.item_s * f.fixed,
+        flops_share=share(own.flops_share, f.flops),
+        bytes_share=share(own.bytes_share, f.memory),
+    )
+
+
 def generation_with(own: Generation, f: Factors) -> Generation:
     """Return a generation's coefficients under the factors."""
-    d, p = own.decode, own.prefill
+    p = own.prefill
     return msgspec.structs.replace(
         own,
         launch_s=own.launch_s * f.fixed,
         elementwise_share=share(own.elementwise_share, f.memory),
-        gemm={name: product_with(x, f, f.fixed) for name, x in own.gemm.items()},
-        grouped={name: product_with(x, f, f.grouped) for name, x in own.grouped.items()},
-        decode=Decode(
-            t0_s=d.t0_s * f.fixed,
-            item_s=d.item_s * f.fixed,
-            flops_share=share(d.flops_share, f.flops),
-            bytes_share=share(d.bytes_share, f.memory),
-        ),
+        gemm={name: product_with(x, f) for name, x in own.gemm.items()},
+        grouped={
+            name: {kernel: grouped_with(x, f) for kernel, x in kernels.items()} for name, kernels in own.grouped.items()
+        },
+        decode={kernel: decode_with(x, f) for kernel, x in own.decode.items()},
         prefill=Prefill(
             t0_s=p.t0_s * f.fixed,
             flops_share=share(p.flops_share, f.flops),

@@ -5,6 +5,8 @@ Letters: F flops, W bytes, P peak, B memory bandwidth, u arithmetic units of the
 * matrix product: t0 + sqrt((F' / eF P)^2 + (W / eB B)^2). F' is F grown by what tiles waste: a product is cut into
   tiles of 64 rows by 128 columns, and u of them run at once, so the padded work is
   Fp = 2 tile k u ceil(tiles / u); F' = F + a (Fp - F), a fitted (0: kernels split k and waste nothing).
+* grouped product: t0 + sqrt((F / eF P)^2 + (W / eB B)^2 + T^2), T = (c + d depth / 1024) tiles / u: for every tile of
+  every expert a unit takes a prologue and an epilogue (c), and a while for its depth, as where it unpacks weights (d).
 * attention core with few queries: t0 + c items + sqrt((W / eB B)^2 + (F' / eF P)^2). The queries of the heads that
   share a kv head are the rows of its products, in whole tiles of 64: F' = F 64 ceil(rows / 64) / rows.
 * attention core with many: t0 + F / (eF P r / (r + r0)) + W / (eB B), r the queries of a sequence.
@@ -37,6 +39,18 @@ class Product(msgspec.Struct, frozen=True, kw_only=True):
     bytes_share: float
     fill: float
     """a: how much of the waste of tiles is real."""
+
+
+class Grouped(msgspec.Struct, frozen=True, kw_only=True):
+    """Coefficients of a grouped product of experts."""
+
+    t0_s: float
+    flops_share: float
+    bytes_share: float
+    tile_s: float
+    """c: one tile on one unit, whatever its depth."""
+    depth_s: float
+    """d: 1,024 of depth of one tile on one unit."""
 
 
 class Decode(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,9 +97,11 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     launch_s: float
     elementwise_share: float
     gemm: dict[str, Product]
-    """By arithmetic type."""
-    grouped: dict[str, Product]
-    decode: Decode
+    """By format of the weights, or arithmetic type."""
+    grouped: dict[str, dict[str, Grouped]]
+    """By the same, then by the kernels that engines run."""
+    decode: dict[str, Decode]
+    """By the kernels that engines run."""
     prefill: Prefill
 
 
@@ -112,6 +128,26 @@ def product_price(work: Work, own: Product, *, units: float, peak: float, bandwi
         flops = (1 - own.fill) * flops + own.fill * padded_flops(work, work.features, units)
     compute_s, memory_s = flops / (own.flops_share * peak), moved / (own.bytes_share * bandwidth)
     return WorkPrice(compute_s, memory_s, own.t0_s * work.kernels + np.sqrt(compute_s**2 + memory_s**2))
+
+
+def grouped_price(work: Work, own: Grouped, *, units: float, peak: float, bandwidth: float, moved: Column) -> WorkPrice:
+    """Return the price of a grouped product: `work.items` products of `work.rows` by `work.features` each.
+
+    >>> from inferometer.graph.ops import OpKind
+    >>> one = np.ones(1)
+    >>> work = Work(name="x", kind=OpKind.GROUPED_GEMM, dtype="bf16", flops=0 * one, traffic_bytes={}, replication=one,
+    ...     shape="", rows=3 * one, features=300 * one, items=8 * one)
+    >>> own = Grouped(t0_s=0.0, flops_share=1.0, bytes_share=1.0, tile_s=1.0, depth_s=1.0)
+    >>> float(grouped_price(work, own, units=4, peak=1.0, bandwidth=1.0, moved=0 * one).total_s[0])  # 8 x 3 tiles / 4
+    6.0
+    """
+    compute_s, memory_s = work.flops / (own.flops_share * peak), moved / (own.bytes_share * bandwidth)
+    features = np.ones(1) if work.features is None else work.features
+    tiles = work.items * np.ceil(features * (1 / TILE_COLUMNS)) * np.ceil(work.rows * (1 / TILE_ROWS))
+    depth = work.flops / (2 * work.items * work.rows * features)
+    tiles_s = tiles * (own.tile_s / units + depth * (own.depth_s / 1024 / units))
+    total_s = own.t0_s * work.kernels + np.sqrt(compute_s**2 + memory_s**2 + tiles_s**2)
+    return WorkPrice(compute_s, memory_s, total_s)
 
 
 def tiled_flops(work: Work) -> Column:

@@ -21,6 +21,7 @@ from inferometer.cost.roofline import total_bytes
 from inferometer.cost.silicon import Silicon, Tables
 from inferometer.cost.surface import Indices, Surface, at_static, between, knots, monotone, spread
 from inferometer.graph.ops import Column, Mask, OpKind, Work
+from inferometer.specs.deployment import Kernels
 from inferometer.specs.hardware import Axis, ChipSpec
 
 SURE = 0.5
@@ -53,6 +54,11 @@ class Measured:
     def over(self, inner: Calibrated) -> "Measured":
         """Return the same timings over another calibrated backend."""
         return Measured(inner, self.tables, self.plain, _surfaces=self._surfaces)
+
+    def running(self, kernels: Kernels) -> "Measured":
+        """Return the same timings over the kernels that an engine runs."""
+        own = self.inner.running(kernels), self.tables, self.plain.running(kernels)
+        return Measured(*own, _surfaces=self._surfaces)
 
     def supports(self, kind: OpKind, chip: ChipSpec) -> Support:
         """Return yes where the calibrated backend has coefficients."""

@@ -83,22 +83,23 @@ def _work(kind: OpKind, dtype: str, flops: Column, traffic: Mapping[Traffic, Col
     return Work(name="", kind=kind, dtype=dtype, flops=flops, traffic_bytes=traffic, replication=ONE, shape="", **more)
 
 
-def _gemm_form(dtype: str, weight_bytes: float, narrow_bytes: float) -> Form:
+def _gemm_form(stored: str, dtype: str, weight_bytes: float, narrow_bytes: float) -> Form:
     def rows(table: Columns) -> tuple[Coordinates, ...]:
         m, n, k = (table[name] for name in "mnk")
         weights, a_row = n * k * weight_bytes, k * narrow_bytes + n * WIDE_BYTES
         return (Coordinates((n, k, np.ones_like(n), weights, a_row), (m,)),)
 
-    return Form(dtype, (TIMED, TIMED, TIMED), 1, rows, _product_work(dtype))
+    return Form(dtype, (TIMED, TIMED, TIMED), 1, rows, _product_work(stored, dtype))
 
 
-def _product_work(dtype: str) -> Callable[[Sequence[Column], Sequence[Column]], Work]:
+def _product_work(stored: str, dtype: str) -> Callable[[Sequence[Column], Sequence[Column]], Work]:
     """Return what makes products of (n, k, items, bytes of weights, bytes a row) at (m)."""
 
     def work(static: Sequence[Column], growing: Sequence[Column]) -> Work:
         (n, k, items, weights, a_row), (m,) = static, growing
         traffic = {Traffic.WEIGHTS: weights + 0 * m, Traffic.ACTIVATIONS: m * a_row}
-        return _work(OpKind.GEMM, dtype, 2 * m * n * k * items, traffic, rows=m, features=n, items=items)
+        flops = 2 * m * n * k * items
+        return _work(OpKind.GEMM, dtype, flops, traffic, stored=stored, rows=m, features=n, items=items)
 
     return work
 
@@ -109,7 +110,7 @@ def _bmm_form(k: float, n: float) -> Form:
         weights, a_row = heads * (k * n * WIDE_BYTES), heads * ((k + n) * WIDE_BYTES)
         return (Coordinates((heads, weights, a_row), (m,)),)
 
-    product = _product_work("bf16")
+    product = _product_work("bf16", "bf16")
 
     def work(static: Sequence[Column], growing: Sequence[Column]) -> Work:
         heads, weights, a_row = static
@@ -118,7 +119,7 @@ def _bmm_form(k: float, n: float) -> Form:
     return Form("bf16", (powers(1, 128), TIMED), 1, rows, work)
 
 
-def _moe_form(dtype: str, weight_bytes: float, narrow_bytes: float) -> Form:
+def _moe_form(stored: str, dtype: str, weight_bytes: float, narrow_bytes: float) -> Form:
     def rows(table: Columns) -> tuple[Coordinates, ...]:
         hidden, local, copies, distinct = _experts(table)
         each = copies / distinct
@@ -133,7 +134,8 @@ def _moe_form(dtype: str, weight_bytes: float, narrow_bytes: float) -> Form:
         (_, n, k, weights, a_copy), (items, each) = static, growing
         copies = items * each
         traffic = {Traffic.WEIGHTS: items * weights + 0 * copies, Traffic.ACTIVATIONS: copies * a_copy}
-        return _work(OpKind.GROUPED_GEMM, dtype, 2 * copies * n * k, traffic, rows=each, features=n, items=items)
+        more = {"stored": stored, "rows": each, "features": n, "items": items}
+        return _work(OpKind.GROUPED_GEMM, dtype, 2 * copies * n * k, traffic, **more)
 
     def around(table: Columns) -> Work:
         hidden, local, copies, _ = _experts(table)
@@ -153,10 +155,10 @@ def _moe_form(dtype: str, weight_bytes: float, narrow_bytes: float) -> Form:
 
 
 def _experts(table: Columns) -> tuple[Column, Column, Column, Column]:
-    """Return hidden, width of a rank, copies and distinct experts of timed blocks, experts chosen alike."""
+    """Return hidden, width of a rank, copies and distinct experts of timed blocks, tokens spread evenly over them."""
     tokens, k, experts, ep = (table[name] for name in ("tokens", "top_k", "experts", "ep"))
     copies = np.maximum(tokens * k / ep, 1.0)
-    distinct = np.minimum(np.maximum(experts / ep * (1 - (1 - k / experts) ** tokens), 1.0), copies)
+    distinct = np.maximum(np.minimum(experts, tokens * k) / ep, 1.0)
     return table["hidden"], table["width"] / table["tp"], copies, distinct
 
 
@@ -225,17 +227,17 @@ def _prompt_work(heads: Column, t: Column, d: Column, group: Column, traffic: Ma
 
 
 FORMS = {
-    "gemm.bf16": _gemm_form("bf16", 2.0, 2.0),
-    "gemm.fp8": _gemm_form("fp8", 1.0, 1.0),
-    "gemm.fp8-block": _gemm_form("fp8", 1.0, 1.0 + 4 / 128),
-    "gemm.fp4": _gemm_form("fp4", 0.5625, 0.5625),
+    "gemm.bf16": _gemm_form("bf16", "bf16", 2.0, 2.0),
+    "gemm.fp8": _gemm_form("fp8", "fp8", 1.0, 1.0),
+    "gemm.fp8-block": _gemm_form("fp8-block", "fp8", 1.0, 1.0 + 4 / 128),
+    "gemm.fp4": _gemm_form("nvfp4", "fp4", 0.5625, 0.5625),
     "bmm-in.bf16": _bmm_form(128.0, 512.0),
     "bmm-out.bf16": _bmm_form(512.0, 128.0),
-    "moe.bf16": _moe_form("bf16", 2.0, 2.0),
-    "moe.fp8": _moe_form("fp8", 1.0, 1.0),
-    "moe.fp8-block": _moe_form("fp8", 1.0, 1.0 + 4 / 128),
-    "moe.fp4": _moe_form("fp4", 0.5625, 0.5625),
-    "moe.mxfp4-bf16": _moe_form("bf16", 0.53125, 2.0),
+    "moe.bf16": _moe_form("bf16", "bf16", 2.0, 2.0),
+    "moe.fp8": _moe_form("fp8", "fp8", 1.0, 1.0),
+    "moe.fp8-block": _moe_form("fp8-block", "fp8", 1.0, 1.0 + 4 / 128),
+    "moe.fp4": _moe_form("nvfp4", "fp4", 0.5625, 0.5625),
+    "moe.mxfp4-bf16": _moe_form("mxfp4", "bf16", 0.53125, 2.0),
     "decode.kv16": _decode_form(2.0),
     "decode.kv8": _decode_form(1.0),
     "prefill.kv16": _prefill_form(2.0),

@@ -23,7 +23,7 @@ _OWN: dict[str, BackendFactory] = {
     "measured": _measured,
 }
 
-_SERIAL = ("calibrated", "measured")
+_FITTED = ("calibrated", "measured")
 """Backends whose times are of kernels that ran one after another."""
 
 
@@ -31,9 +31,9 @@ def usual_scheduler(backend: str) -> str:
     """Return the scheduler that a backend's times are meant for.
 
     >>> usual_scheduler("roofline"), usual_scheduler("calibrated")
-    ('overlap', 'serial')
+    ('overlap', 'streams')
     """
-    return "serial" if backend in _SERIAL else "overlap"
+    return "streams" if backend in _FITTED else "overlap"
 
 
 GROUP = "inferometer.backends"

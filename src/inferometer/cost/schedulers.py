@@ -68,12 +68,29 @@ class Scheduler(NamedTuple):
     """Fields of `Busy` it reads."""
     later: Callable[[Busy, Overlap], Column] | None = None
     """The time of each run of a segment after its first; None where a stage's sums say all."""
+    forks: Literal["no", "free", "all"] = "no"
+    """What it wants told by branch: nothing, nodes that no Choice is made of, or all. A plan is chosen by its time
+    alone: counted on a branch, a faster link could choose one that hides less."""
 
 
 def serial(busy: Busy, overlap: Overlap) -> Column:
     """Return the step time when kernels and messages run one after another."""
     del overlap
     return busy.work_s + busy.network_s
+
+
+def streams(busy: Busy, overlap: Overlap) -> Column:
+    """Return the step time of one after another, but for the branches of a fork, which run at once.
+
+    As shared experts on a stream beside the routed ones do in vLLM, SGLang and TensorRT-LLM: a fork takes as long as
+    its longer branch, or as its fullest resource. Branches are of what no Choice is made of (`Scheduler.forks`).
+
+    >>> z = np.array([0.0]); left, right = Busy(z, z + 4, z + 5, z), Busy(z, z + 3, z + 4, z)
+    >>> forked = Busy(*map(np.add, on_branch(left, "left"), on_branch(right, "right")))
+    >>> float(streams(forked, Overlap())[0])  # 5 and 4 at once, whose memory is busy for 7
+    7.0
+    """
+    return serial(busy, overlap) - _hidden(busy, busy.left_s, busy.right_s, busy.fork_memory_s)
 
 
 def overlapped(busy: Busy, overlap: Overlap) -> Column:
@@ -106,9 +123,7 @@ def dag_first(busy: Busy, overlap: Overlap) -> Column:
     >>> float(dag_first(forked, Overlap())[0])
     7.0
     """
-    return np.maximum(
-        _fullest(busy), serial(busy, overlap) - _hidden(busy, busy.left_s, busy.right_s, busy.fork_memory_s)
-    )
+    return np.maximum(_fullest(busy), streams(busy, overlap))
 
 
 def dag_later(busy: Busy, overlap: Overlap) -> Column:
@@ -134,12 +149,16 @@ def _fullest(busy: Busy) -> Column:
     return np.maximum(np.maximum(busy.compute_s, busy.memory_s), busy.network_s)
 
 
+FORKED = frozenset({"work_s", "network_s", "left_s", "right_s", "fork_compute_s", "fork_memory_s", "fork_network_s"})
+"""What the time of kernels one after another asks for, with two branches at once."""
+
 SCHEDULERS = {
     scheduler.name: scheduler
     for scheduler in (
         Scheduler("serial", serial, frozenset({"work_s", "network_s"})),
+        Scheduler("streams", streams, FORKED, forks="free"),
         Scheduler("overlap", overlapped, frozenset({"compute_s", "memory_s", "network_s"})),
-        Scheduler("dag", dag_first, frozenset(Busy._fields), dag_later),
+        Scheduler("dag", dag_first, frozenset(Busy._fields), dag_later, "all"),
     )
 }
 

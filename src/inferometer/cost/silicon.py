@@ -4,8 +4,9 @@ Only the layout of its parquet files is relied on (`systems/data/<system>/<famil
 none of its code: a table is found and read where the package lies, without importing it.
 
 Which rows are taken is in FORMS, by what they time. Left out, as they time something else: TensorRT-LLM's products in
-fp8 by tensor and in nvfp4 (a quantise pass beside), vLLM's in blocked fp8 (outside CUDA graphs), grouped products of
-engines that permute all tokens on every rank, fp8 products a head (they quantise inside).
+fp8 by tensor and in nvfp4 (a quantise pass beside), vLLM's in blocked fp8 (outside CUDA graphs), experts on one rank of
+several (other tokens in every engine), fp8 products a head (they quantise inside). Experts are SGLang's, which runs
+what most engines do: Triton's on Hopper, those that TensorRT-LLM generates on Blackwell (not MXFP4: unpacked first).
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,6 +39,8 @@ SYSTEMS = {
 """Chip -> its folder."""
 
 ENGINES = ("trtllm", "vllm", "sglang")
+RUN = ("sglang", "vllm", "trtllm")
+"""Whose expert blocks are taken: the first that timed any."""
 
 
 class Timed(NamedTuple):
@@ -103,9 +106,9 @@ def _bmm(part: str) -> Rows:
     return Rows("mla_bmm", "mla_bmm_perf", {"m": "num_tokens", "heads": "num_heads"}, where, ENGINES)
 
 
-def _moe(dtype: str) -> Rows:
-    where = {"moe_dtype": dtype, "distribution": "balanced"}
-    return Rows("moe", "moe_perf", _MOE, where, ("trtllm", "vllm"), True)
+def _moe(dtype: str, *engines: str) -> Rows:
+    where = {"moe_dtype": dtype, "distribution": "balanced", "moe_ep_size": "1"}
+    return Rows("moe", "moe_perf", _MOE, where, engines, True)
 
 
 FORMS = {
@@ -115,11 +118,11 @@ FORMS = {
     "gemm.fp4": _gemm("nvfp4", "sglang", "vllm"),
     "bmm-in.bf16": _bmm("pre"),
     "bmm-out.bf16": _bmm("post"),
-    "moe.bf16": _moe("bfloat16"),
-    "moe.fp8": _moe("fp8"),
-    "moe.fp8-block": _moe("fp8_block"),
-    "moe.fp4": _moe("nvfp4"),
-    "moe.mxfp4-bf16": _moe("w4a16_mxfp4"),
+    "moe.bf16": _moe("bfloat16", *RUN),
+    "moe.fp8": _moe("fp8", "trtllm", "vllm"),
+    "moe.fp8-block": _moe("fp8_block", *RUN),
+    "moe.fp4": _moe("nvfp4", *RUN),
+    "moe.mxfp4-bf16": _moe("w4a16_mxfp4", "vllm", "trtllm"),
     "decode.kv16": _core("generation_attention_perf", _DECODE, "bfloat16", "vllm"),
     "decode.kv8": _core("generation_attention_perf", _DECODE, "fp8", "vllm"),
     "prefill.kv16": _core("context_attention_perf", _PREFILL, "bfloat16", "vllm", "trtllm"),
@@ -159,6 +162,12 @@ class Silicon:
         if key not in self._read:
             self._read[key] = self._timed(FORMS[form], SYSTEMS[chip]) if chip in SYSTEMS else None
         return self._read[key]
+
+    def tables_of(self, system: str, family: str, file: str) -> Iterator[tuple[str, str, Path]]:
+        """Yield (engine, version, path) of every table of an operation on a system, versions in order."""
+        for engine in ENGINES:
+            for path in sorted((self._data / system / family / engine).glob(f"*/{file}.parquet")):
+                yield engine, path.parent.name, path
 
     def _timed(self, rows: Rows, system: str) -> Timed | None:
         parts = []

@@ -11,7 +11,7 @@ import numpy as np
 
 from inferometer.blocks.kinds import is_moe
 from inferometer.blocks.model import unit_count
-from inferometer.cost.backend import Band, CostBackend, band_of, basis_of
+from inferometer.cost.backend import Band, CostBackend, band_of, basis_of, running
 from inferometer.cost.collectives import collective_lines, lower_envelope
 from inferometer.cost.registry import create_backend, usual_scheduler
 from inferometer.cost.schedulers import Overlap, find_scheduler
@@ -66,7 +66,7 @@ def make_problem(
         machine=machine,
         workload=workload,
         engine=engine,
-        backend=chosen,
+        backend=running(chosen, engine.kernels),
         scheduler=find_scheduler(scheduler or usual_scheduler(chosen.name)),
         overlap=overlap or Overlap(),
         precision=resolve_precision(model, machine.chip, engine),

@@ -9,7 +9,7 @@ legal plan of each candidate. Sums run in node order, so a block of one gives th
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -198,7 +198,9 @@ class Pricer:
     group_sizes: Mapping[str, Column]
     """Role -> ranks, a column over rows; roles of size 1 cost nothing."""
     steady: bool = False
-    """Whether ops are also priced with their weights already on chip, and branches kept apart."""
+    """Whether ops are also priced with their weights already on chip."""
+    forks: Literal["no", "free", "all"] = "no"
+    """What is told by branch: nothing, nodes that no Choice is made of, or all."""
     left: Counter[int] = field(default_factory=Counter)
     """Node, by its id -> times it will be asked for: kept until the last, and for good where that is not told."""
     spaces: Spaces = field(init=False)
@@ -220,25 +222,24 @@ class Pricer:
         left, right, space = self.spaces.common(a, b)
         if network_only(left) and network_only(right):
             return Cost(Busy(ZERO, ZERO, ZERO, left.network_s + right.network_s), space)
-        return Cost(summed(left, right, forks=self.steady), space)
+        return Cost(summed(left, right, forks=self.forks != "no"), space)
 
-    def price(self, items: tuple[Item, ...], kept: Callable[[Cost], Cost] | None = None) -> Cost:
+    def price(
+        self, items: tuple[Item, ...], kept: Callable[[Cost], Cost] | None = None, *, chosen: bool = False
+    ) -> Cost:
         """Return the cost of nodes run one after another, and how much of it is on which branch.
 
-        `kept` is what is wanted of each node's cost; all of it unless told.
+        `kept` is what is wanted of each node's cost, all of it unless told; `chosen`: they are a plan of a Choice.
         """
         cost = NOTHING
         for item in items:
             for node in unwrapped((item,)):
                 one = self.price_node(node)
-                cost = self.add(cost, self._on_branch(one if kept is None else kept(one), item))
+                told = self.forks == "all" or (self.forks == "free" and not chosen and not isinstance(node, Choice))
+                if told and one is not NOTHING and isinstance(item, Branch):
+                    one = Cost(on_branch(one.busy, item.side), one.space)
+                cost = self.add(cost, one if kept is None else kept(one))
         return cost
-
-    def _on_branch(self, cost: Cost, item: Item) -> Cost:
-        """Return the cost of a node of `item`, told as a branch's where it is one and the scheduler asks for that."""
-        if not self.steady or cost is NOTHING or not isinstance(item, Branch):
-            return cost
-        return Cost(on_branch(cost.busy, item.side), cost.space)
 
     def price_node(self, node: Node) -> Cost:
         """Return the cost of one node."""
@@ -324,7 +325,7 @@ class Pricer:
         for plan in node.plans:
             if plan.name not in allowed or plan.never_beats in allowed:
                 continue
-            cost = self.price(plan.nodes)
+            cost = self.price(plan.nodes, chosen=True)
             best = cost if best is None else self.cheaper(best, cost, plan)
         if best is None:
             raise AssertionError(f"the engine allows no plan of {node.name}")

@@ -159,6 +159,7 @@ class StepModel:
             allows=self.problem.allows,
             group_sizes={**sizes, "stage": sizes["dpa"] * sizes["tp"]},
             steady="steady_s" in self.problem.scheduler.needs,
+            forks=self.problem.scheduler.forks,
             left=Counter() if self.record else asked_for(graph),
         )
         if self.record:

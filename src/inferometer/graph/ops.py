@@ -79,6 +79,8 @@ class Work:
     """Output columns of each matrix product; of an attention core, query heads that share a kv head; None elsewhere."""
     items: Column = field(default_factory=_one)
     """Independent pieces: experts or heads of a product, pairs of sequence and kv head of an attention core."""
+    stored: str = ""
+    """Format of the weights that a product multiplies; nothing where it has none."""
     kernels: float = 1.0
     """Kernels an engine launches for it."""
     share: float = 1.0

@@ -11,7 +11,7 @@ from inferometer.cost.calibration import Calibration, Run
 from inferometer.errors import InferometerError
 from inferometer.measurement.bands import Ends, Vector, ends_of
 from inferometer.measurement.bench_serve import BenchRun
-from inferometer.measurement.loops import engine_loop_name
+from inferometer.measurement.frameworks import engine_loop, engine_loop_name
 from inferometer.measurement.models import chip_of, preset_id
 from inferometer.measurement.own_runs import Measured, copy_of, fit_own
 from inferometer.measurement.passes import Known
@@ -55,7 +55,10 @@ def table_runs(path: str | Path) -> list[Measured]:
 
 def bench_measured(run: BenchRun, *, model: str, chip: ChipSpec, sizes: Sizes, engine: str) -> Measured:
     """Return a benchmark's run as what was asked of `model`, a name that `Known` explains, and what was measured."""
-    setup = Setup(model=model, weights="", kv="", head=False, chip=chip.id, n_chips=sizes.n_chips, sizes=sizes)
+    run_by = engine_loop(engine).kernels
+    setup = Setup(
+        model=model, weights="", kv="", head=False, chip=chip.id, n_chips=sizes.n_chips, sizes=sizes, engine=run_by
+    )
     question = Question(
         setup=setup,
         phase="e2e",

@@ -12,6 +12,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -20,17 +21,28 @@ import numpy.typing as npt
 
 from inferometer.catalog.chips import load_chips
 from inferometer.cost.calibrated import KERNELS_FILE
-from inferometer.cost.kernels import Decode, Prefill, Product, decode_price, prefill_price, product_price
+from inferometer.cost.kernels import (
+    Decode,
+    Grouped,
+    Prefill,
+    Product,
+    decode_price,
+    grouped_price,
+    prefill_price,
+    product_price,
+)
 from inferometer.cost.roofline import total_bytes
 from inferometer.graph.ops import Work
 from inferometer.measurement.fit_links import fit_links
-from inferometer.measurement.fit_plan import ASSUMED, FITTED, Given
-from inferometer.measurement.kernel_works import KINDS, Kind, attention_work, gemm_work, moe_works
+from inferometer.measurement.fit_plan import ASSUMED, CORES, FITTED, GROUPED, KERNELS, Given, kernels_of
+from inferometer.measurement.kernel_works import DTYPES, KINDS, attention_work, gemm_work, moe_works
 from inferometer.measurement.kernels import Row, load_kernels, tables
 from inferometer.specs.hardware import ChipSpec
 
 COMMAND = "python -m inferometer.measurement.fit_kernels"
 FOLDS = 5
+LEAST_ROWS = 15
+"""Rows below which a form is not fitted."""
 MICRO = 1e-6
 Vector = npt.NDArray[np.float64]
 
@@ -68,27 +80,41 @@ def product_of(x: Vector) -> Product:
     return Product(t0_s=x[0] * MICRO, flops_share=x[1], bytes_share=x[2], fill=x[3])
 
 
+def grouped_of(x: Vector) -> Grouped:
+    """Return the coefficients of a grouped product from a vector (t0 in us, shares, a tile and its depth in us)."""
+    times = {"t0_s": x[0] * MICRO, "tile_s": x[3] * MICRO, "depth_s": x[4] * MICRO}
+    return Grouped(flops_share=x[1], bytes_share=x[2], **times)
+
+
 def _product(x: Vector, table: Table) -> Vector:
-    """Price the products of a table, and what it times besides: x[4] us, or the passes around grouped products."""
-    chip, bandwidth = table.chip, table.chip.memory_bytes_per_s
-    total: Vector = np.zeros(len(table.rows)) + (x[4] * MICRO if table.extra else 0.0)
-    for work in table.works:
-        moved = total_bytes(work)
-        if work.name == "around":
-            total = total + work.kernels * table.given.launch_s + moved / (table.given.elementwise_share * bandwidth)
-            continue
-        peak = chip.peak_flops_per_s[work.dtype]
-        units = table.given.units_of(chip)
-        own = product_price(work, product_of(x), units=units, peak=peak, bandwidth=bandwidth, moved=moved)
+    """Price the product of a table, and what it times besides: x[4] us."""
+    (work,), chip = table.works, table.chip
+    rates = {"units": table.given.units_of(chip), "peak": chip.peak_flops_per_s[work.dtype]}
+    own = product_price(work, product_of(x), bandwidth=chip.memory_bytes_per_s, moved=total_bytes(work), **rates)
+    return own.total_s + (x[4] * MICRO if table.extra else 0.0)
+
+
+def _grouped(x: Vector, table: Table) -> Vector:
+    """Price the two grouped products of a table and the passes around them."""
+    (*products, around), chip = table.works, table.chip
+    bandwidth, given = chip.memory_bytes_per_s, table.given
+    total: Vector = around.kernels * given.launch_s + total_bytes(around) / (given.elementwise_share * bandwidth)
+    for work in products:
+        rates = {"units": given.units_of(chip), "peak": chip.peak_flops_per_s[work.dtype]}
+        own = grouped_price(work, grouped_of(x), bandwidth=bandwidth, moved=total_bytes(work), **rates)
         total = total + own.total_s
     return total
 
 
+def decode_of(x: Vector) -> Decode:
+    """Return the coefficients of a core with few queries from a vector (t0 in us, an item in ns, shares)."""
+    return Decode(t0_s=x[0] * MICRO, item_s=x[1] * 1e-9, flops_share=x[2], bytes_share=x[3])
+
+
 def _decode(x: Vector, table: Table) -> Vector:
-    own = Decode(t0_s=x[0] * MICRO, item_s=x[1] * 1e-9, flops_share=x[2], bytes_share=x[3])
     (work,), chip = table.works, table.chip
     peak = chip.peak_flops_per_s[work.dtype]
-    return decode_price(work, own, peak, chip.memory_bytes_per_s, total_bytes(work)).total_s
+    return decode_price(work, decode_of(x), peak, chip.memory_bytes_per_s, total_bytes(work)).total_s
 
 
 def _prefill(x: Vector, table: Table) -> Vector:
@@ -99,7 +125,7 @@ def _prefill(x: Vector, table: Table) -> Vector:
 
 
 GEMM = Form(_product, (4, 0.75, 0.8, 0.2, 8), (1, 0.2, 0.3, 0, 0), (8, 1, 1, 1, 20))
-GROUPED = Form(_product, (12, 0.5, 0.7, 0.2), (2, 0.1, 0.3, 0), (40, 1, 1, 1))
+EXPERTS = Form(_grouped, (12, 0.5, 0.8, 0.5, 0.5), (2, 0.1, 0.2, 0, 0), (50, 1, 1, 8, 8))
 BEST_DECODE = 660 / 989.5
 """Share of peak that FlashMLA reports of an H800 at 128 heads (its README, 2025-04-22): timed cores of fewer heads a kv
 head are bound by memory and say little about flops, so this bounds their fit."""
@@ -143,12 +169,23 @@ def error_of(ratios: Vector) -> dict[str, float | int]:
     return {"n": len(ratios)} | {name: float(f"{value:.3g}") for name, value in figures.items()}
 
 
-def chosen(generation: str, op: str, wanted: Callable[[str, str], Make | None]) -> list[tuple[Table, Make]]:
-    """Return the tables of a generation and op; `wanted` says, by engine and dtype, how rows become works."""
+def every(row: Row) -> bool:
+    """Return that a row is meant."""
+    del row
+    return True
+
+
+def chosen(
+    generation: str, op: str, wanted: Callable[[str, str], Make | None], times: Callable[[Row], bool] = every
+) -> list[tuple[Table, Make]]:
+    """Return the tables of a generation and op; `wanted` says, by engine and dtype, how rows become works.
+
+    `times` says which rows of them are meant.
+    """
     given, chips, found = FITTED[generation], load_chips(), []
     for (chip, engine, dtype), rows in tables(load_kernels(), op):
         make = wanted(engine, dtype) if chips[chip].generation == generation else None
-        gated = [row for row in rows if "nongated" not in row["kernel"]]
+        gated = [row for row in rows if "nongated" not in row["kernel"] and times(row)]
         even = [row for row in gated if row["distribution"] in ("", "balanced")]
         own = tuple(even or gated)
         if make is None or len(own) < FOLDS:
@@ -159,26 +196,32 @@ def chosen(generation: str, op: str, wanted: Callable[[str, str], Make | None]) 
     return found
 
 
-def gemms(arithmetic: str) -> Callable[[str, str], Make | None]:
+def gemms(stored: str) -> Callable[[str, str], Make | None]:
     """Return what makes the works of products: TensorRT-LLM's tables, and vLLM's of bf16, which time nothing else."""
+    kind = KINDS[DTYPES[stored]]
 
     def wanted(engine: str, dtype: str) -> Make | None:
-        kind = KINDS.get(dtype)
-        if kind is None or kind.arithmetic != arithmetic or (engine == "VLLM" and dtype != "bfloat16"):
+        if dtype != DTYPES[stored] or (engine == "VLLM" and stored != "bf16"):
             return None
         return lambda rows: (gemm_work(rows, kind),)
 
     return wanted
 
 
-def _experts(arithmetic: str) -> Callable[[str, str], Make | None]:
-    def wanted(engine: str, dtype: str) -> Make | None:
-        kind: Kind | None = KINDS.get(dtype)
-        if kind is None or kind.arithmetic != arithmetic or (engine == "VLLM" and arithmetic != "bf16"):
-            return None
-        return lambda rows: moe_works(rows, kind)
+def experts(dtype: str) -> Callable[[str, str], Make | None]:
+    """Return what makes the works of expert blocks of one dtype of the tables."""
+    kind = KINDS[dtype]
+
+    def wanted(engine: str, own: str) -> Make | None:
+        del engine
+        return (lambda rows: moe_works(rows, kind)) if own == dtype else None
 
     return wanted
+
+
+def runs(kernels: str) -> Callable[[Row], bool]:
+    """Return what says whether a row times a family of kernels."""
+    return lambda row: kernels_of(row["dtype"], row["kernel"]) == kernels
 
 
 def _cores(engines: tuple[str, ...], dtypes: tuple[str, ...]) -> Callable[[str, str], Make | None]:
@@ -192,7 +235,7 @@ def _cores(engines: tuple[str, ...], dtypes: tuple[str, ...]) -> Callable[[str, 
 
 
 def _fitted(form: Form, data: list[tuple[Table, Make]], errors: dict[str, Any], name: str) -> Vector | None:
-    if not data:
+    if sum(len(table.rows) for table, _ in data) < LEAST_ROWS:
         return None
     errors[name] = error_of(held_out(form, data))
     sys.stdout.write(f"{name}: {errors[name]}\n")
@@ -203,18 +246,21 @@ def fit_generation(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return (coefficients of a generation, errors of held-out rows by form)."""
     given = FITTED[name]
     errors: dict[str, Any] = {}
-    own: dict[str, Any] = {"gemm": {}, "grouped": {}}
-    for arithmetic in ("bf16", "fp8", "fp4"):
-        for op, kind, form, wanted in (
-            ("gemm", "gemm", GEMM, gemms(arithmetic)),
-            ("moe_grouped_gemm", "grouped", GROUPED, _experts(arithmetic)),
-        ):
-            x = _fitted(form, chosen(name, op, wanted), errors, f"{kind}.{arithmetic}")
-            if x is not None:
-                own[kind][arithmetic] = _rounded(product_of(x))
-    x = _fitted(DECODE, chosen(name, "attn_decode", _cores(("VLLM",), ("kv_bfloat16", "kv_fp8"))), errors, "decode")
-    if x is not None:
-        own["decode"] = _rounded(Decode(t0_s=x[0] * MICRO, item_s=x[1] * 1e-9, flops_share=x[2], bytes_share=x[3]))
+    own: dict[str, Any] = {"gemm": {}, "grouped": {}, "decode": {}}
+    for stored in DTYPES:
+        x = _fitted(GEMM, chosen(name, "gemm", gemms(stored)), errors, f"gemm.{stored}")
+        if x is not None:
+            own["gemm"][stored] = _rounded(product_of(x))
+    for (stored, dtype), kernels in product(GROUPED.items(), KERNELS):
+        data = chosen(name, "moe_grouped_gemm", experts(dtype), runs(kernels))
+        x = _fitted(EXPERTS, data, errors, f"grouped.{stored}.{kernels}")
+        if x is not None:
+            own["grouped"].setdefault(stored, {})[kernels] = _rounded(grouped_of(x))
+    for kernels, engine in CORES.items():
+        data = chosen(name, "attn_decode", _cores((engine,), ("kv_bfloat16", "kv_fp8")))
+        x = _fitted(DECODE, data, errors, f"decode.{kernels}")
+        if x is not None:
+            own["decode"][kernels] = _rounded(decode_of(x))
     x = _fitted(PREFILL, chosen(name, "attn_prefill", _cores(("VLLM", "TRTLLM"), ("bfloat16",))), errors, "prefill")
     if x is not None:
         own["prefill"] = _rounded(Prefill(t0_s=x[0] * MICRO, ramp_rows=x[1], flops_share=x[2], bytes_share=x[3]))

@@ -45,6 +45,60 @@ FITTED: Mapping[str, Given] = {
 }
 
 
+class Timed(NamedTuple):
+    """Which rows of the tables time the grouped products of one family of kernels."""
+
+    kernels: str
+    """The family, as engines name it."""
+    names: tuple[str, ...]
+    """What is in the rows' kernel names."""
+    dtypes: tuple[str, ...] = ()
+    """Of the rows; none: any."""
+
+
+TIMED = (
+    Timed("trtllm-gen", ("trtllm", "min_latency")),
+    Timed("trtllm-gen", ("moe_torch_flow",), ("w4a8_mxfp4_mxfp8",)),
+    Timed("triton", ("oaitriton",), ("w4a16_mxfp4",)),
+    Timed("triton", ("triton", "vllm_fused_moe"), ("bfloat16", "fp8", "fp8_block")),
+    Timed("torch-flow", ("moe_torch_flow",), ("w4a16_mxfp4",)),
+    Timed("cutlass", ("moe_torch_flow",)),
+    Timed("deepgemm", ("deepgemm",)),
+)
+"""The first that fits a row says whose it is. TensorRT-LLM's torch flow runs kernels that it generates with 8-bit
+activations and where latency counts, CUTLASS's else, and for MXFP4 in 16 bits what it has (`torch-flow`). Left out:
+SGLang's Triton kernels for MXFP4, which unpack it first."""
+
+KERNELS = tuple(dict.fromkeys(timed.kernels for timed in TIMED))
+
+GROUPED = {
+    "bf16": "bfloat16",
+    "fp8": "fp8",
+    "fp8-block": "fp8_block",
+    "nvfp4": "nvfp4",
+    "mxfp4-bf16": "w4a16_mxfp4",
+    "mxfp4-fp8": "w4a8_mxfp4_mxfp8",
+}
+"""Format of experts, and arithmetic type where it is not the format's own -> dtype of the tables."""
+
+
+CORES = {"flash": "VLLM", "xqa": "TRTLLM"}
+"""Family of attention kernels of few queries -> engine whose tables time it. vLLM's are FlashAttention's, on Blackwell
+those that TensorRT-LLM generates."""
+
+
+def kernels_of(dtype: str, kernel: str) -> str:
+    """Return the family that a row of expert blocks times; nothing where it is none of ours.
+
+    >>> kernels_of("nvfp4", "moe_torch_flow_min_latency"), kernels_of("nvfp4", "moe_torch_flow_cutlass")
+    ('trtllm-gen', 'cutlass')
+    """
+    if dtype not in GROUPED.values():
+        return ""
+    fits = (timed for timed in TIMED if not timed.dtypes or dtype in timed.dtypes)
+    return next((timed.kernels for timed in fits if any(name in kernel for name in timed.names)), "")
+
+
 class Like(NamedTuple):
     """A generation without timings, and the one whose kernels it is taken for."""
 
@@ -61,7 +115,7 @@ class Like(NamedTuple):
 def _scaled(value: Any, times: float, key: str = "") -> Any:
     if isinstance(value, dict):
         return {k: _scaled(v, times, k) for k, v in value.items()}
-    return float(f"{value * times:.3g}") if key in ("t0_s", "item_s", "launch_s") else value
+    return float(f"{value * times:.3g}") if key in ("t0_s", "item_s", "tile_s", "depth_s", "launch_s") else value
 
 
 ASSUMED: Mapping[str, Like] = {

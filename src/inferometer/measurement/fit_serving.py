@@ -4,14 +4,15 @@ python -m inferometer.measurement.fit_serving
 
 Five factors a generation (`cost.factors`), by Gauss-Newton on log(predicted / measured): few, each drawn to 1 so that
 what the points do not tell stays as the kernels were timed. A pair of model and chip weighs the same however many rows
-it has. Folds are of such pairs: the factors of a fold have not seen its models on its chips, and `validate` prices
-every row with its own fold's. Left out of the fit, not of the score: rows marked suspicious, Argonne's of 2024, and
-TTFT, which is the engine's more than the chip's.
+it has, but less by classes that say less (WEIGHTS). Folds are of such pairs: the factors of a fold have not seen its
+models on its chips, and `validate` prices every row with its own fold's. Left out of the fit, not of the score: rows
+marked suspicious, Argonne's of 2024, and TTFT, which is the engine's more than the chip's.
 """
 
 import datetime as dt
 import json
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -37,6 +38,8 @@ PULL_COMMON, PULL_OWN = 2.0, 1.0
 pairs of model and chip."""
 SPREAD = 0.15
 """Residual beyond which a row's weight falls, so that no single strange series decides."""
+WEIGHTS = {"A": 0.2, "C": 0.2}
+"""Class -> weight of a pair's rows, of others 1: class A is software of 2023 and 2024, class C states no batch."""
 LIMITS = (0.3, 3.5)
 """Least and most of a factor."""
 
@@ -51,6 +54,8 @@ class Rows(NamedTuple):
     generation: tuple[str, ...]
     pair: tuple[str, ...]
     fold: npt.NDArray[np.intp]
+    weight: Vector
+    """Of the row's class; rows of a pair and weight share it."""
     measured: Vector
     sign: Vector
     """1 where the metric is seconds, -1 where it is a rate: residuals are of time."""
@@ -69,6 +74,7 @@ def fitted_rows() -> Rows:
         generation=tuple(chip.generation for _, chip in found),
         pair=tuple(f"{one.question.setup.model}|{chip.id}" for one, chip in found),
         fold=np.array([fold_of(one.question.setup.model, one.question.setup.chip) for one, chip in found]),
+        weight=np.array([WEIGHTS.get(one.point.klass, 1.0) for one, _ in found]),
         measured=np.array([one.point.measured for one, _ in found]),
         sign=np.array([1.0 if one.point.is_time else -1.0 for one, _ in found]),
     )
@@ -109,9 +115,10 @@ def logs(factors: Factors) -> Vector:
 def step(rows: Rows, mine: Mask, line: Linear, center: Mapping[str, Vector], pull: float) -> Vector:
     """Return how far from `center` the rows move it, drawn back by `pull`: weighted ridge regression."""
     off = line.residuals(mine, center, rows)
-    pairs = [pair for pair, own in zip(rows.pair, mine, strict=True) if own]
-    rows_of = np.array([float(pairs.count(pair)) for pair in pairs])
-    weight = 1 / (rows_of * np.sqrt(1 + (off / SPREAD) ** 2))
+    series = [(pair, weight) for pair, weight, own in zip(rows.pair, rows.weight, mine, strict=True) if own]
+    counts = Counter(series)
+    rows_of = np.array([float(counts[one]) for one in series])
+    weight = rows.weight[mine] / (rows_of * np.sqrt(1 + (off / SPREAD) ** 2))
     slope = line.slope[mine]
     normal = (slope * weight[:, None]).T @ slope + pull * SPREAD**2 * np.eye(len(NAMES))
     return np.asarray(np.linalg.solve(normal, -(slope * weight[:, None]).T @ off), dtype=np.float64)
@@ -160,7 +167,13 @@ def only(rows: Rows, mask: npt.NDArray[np.bool_]) -> Rows:
         return tuple(value for value, own in zip(values, mask, strict=True) if own)
 
     return Rows(
-        some(rows.asked), some(rows.generation), some(rows.pair), rows.fold[mask], rows.measured[mask], rows.sign[mask]
+        asked=some(rows.asked),
+        generation=some(rows.generation),
+        pair=some(rows.pair),
+        fold=rows.fold[mask],
+        weight=rows.weight[mask],
+        measured=rows.measured[mask],
+        sign=rows.sign[mask],
     )
 
 

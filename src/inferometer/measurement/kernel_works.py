@@ -37,6 +37,10 @@ KINDS = {
 """dtype of the tables -> ours; others are left out."""
 
 
+DTYPES = {"bf16": "bfloat16", "fp8": "fp8", "fp8-block": "fp8_block", "nvfp4": "nvfp4"}
+"""Format of the weights of a product -> dtype of the tables."""
+
+
 def _column(rows: Sequence[Row], name: str) -> Column:
     return np.array([float(row[name] or 0) for row in rows])
 
@@ -87,13 +91,16 @@ def attention_work(rows: Sequence[Row], kv_bytes: float, dtype: str) -> Work:
 def moe_works(rows: Sequence[Row], kind: Kind) -> tuple[Work, Work, Work]:
     """Return the two grouped products of an expert block on one rank, and the passes around them.
 
-    A rank of ep has E / ep experts and T k / ep copies; E / ep (1 - (1 - k/E)^T) experts are asked for. tp cuts F.
+    A rank of ep has E / ep experts and T k / ep copies. Experts asked for: E / ep (1 - (1 - k/E)^T) where tokens choose
+    alone, min(E, T k) / ep where the benchmark spreads them evenly (`balanced`). tp cuts F.
     """
     tokens, hidden, width, k, experts, tp, ep = (
         _column(rows, name) for name in ("tokens", "hidden", "width", "top_k", "experts", "tp", "ep")
     )
     copies, local = np.maximum(tokens * k / ep, 1.0), width / tp
-    distinct = np.maximum(experts / ep * (1 - (1 - k / experts) ** tokens), 1.0)
+    even = np.array([row["distribution"] == "balanced" for row in rows])
+    alone = experts * (1 - (1 - k / experts) ** tokens)
+    distinct = np.maximum(np.where(even, np.minimum(experts, tokens * k), alone) / ep, 1.0)
 
     def product(name: str, features: Column, reduced: Column) -> Work:
         return Work(

@@ -1,7 +1,8 @@
 """Timed kernels: one row is one kernel on one chip, in our own columns and SI units.
 
-`data/kernels.csv.gz` is a sample of the tables that NVIDIA's aiconfigurator-core 0.12.0 ships (Apache-2.0;
-github.com/ai-dynamo/aiconfigurator), written by `scripts/make_kernels.py`.
+`data/kernels.csv.gz`, and `data/experts.csv.gz` of expert blocks, are samples of the tables that NVIDIA's
+aiconfigurator-core 0.12.0 ships (Apache-2.0; github.com/ai-dynamo/aiconfigurator), written by `scripts/make_kernels.py`
+and `scripts/make_experts.py`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -41,6 +42,8 @@ COLUMNS = (
     "seconds",
 )
 
+FILES = ("kernels.csv.gz", "experts.csv.gz")
+
 Row = dict[str, str]
 
 __all__ = ["COLUMNS", "DATA", "load_kernels", "tables"]
@@ -49,7 +52,7 @@ __all__ = ["COLUMNS", "DATA", "load_kernels", "tables"]
 @lru_cache(maxsize=1)
 def load_kernels() -> tuple[Row, ...]:
     """Return every committed timing."""
-    return tuple(read_rows(read_text(DATA / "kernels.csv.gz"), "kernels.csv.gz", COLUMNS))
+    return tuple(row for file in FILES for row in read_rows(read_text(DATA / file), file, COLUMNS))
 
 
 def tables(rows: Iterable[Row], op: str) -> Iterator[tuple[tuple[str, str, str], list[Row]]]:

@@ -5,14 +5,12 @@ memory sets the sequences in a step and only throughput means anything. Letters:
 of the loop, I and O tokens in and out, B sequences of a replica, d(B) its decode step, P the prefill of one prompt.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple
-
 import numpy as np
 
 from inferometer.graph.ops import Column
 from inferometer.measurement import floods
 from inferometer.measurement.floods import MOST_SEQUENCES, flood, requests_of
+from inferometer.measurement.frameworks import engine_loop
 from inferometer.measurement.passes import Pass, Pricer
 from inferometer.measurement.questions import Question
 from inferometer.serving.closed_loop import Loop, closed_loop
@@ -30,40 +28,6 @@ WAVES = 10
 
 LAUNCH_S = 0.35e-3
 """Seconds the host takes to launch one layer's kernels of a prefill, which no CUDA graph holds: a floor."""
-
-
-class EngineLoop(NamedTuple):
-    """How an engine admits requests, and what it takes before and after the model."""
-
-    front_s: float
-    """To tokenise, schedule and stream."""
-    reserves_all: bool
-    """A request is admitted only where its KV fits at full length; else by what it holds now."""
-    source: str
-
-
-ENGINES: Mapping[str, EngineLoop] = {
-    "vllm": EngineLoop(0.02, reserves_all=False, source="TTFT of published runs with up to 16 in flight"),
-    "sglang": EngineLoop(0.074, reserves_all=False, source="same"),
-    "atom": EngineLoop(0.024, reserves_all=False, source="same"),
-    "trt": EngineLoop(0.047, reserves_all=True, source="same; TensorRT-LLM guaranteed_no_evict scheduler"),
-}
-"""Start of the framework's name, lower case -> its loop. Others run as vLLM."""
-
-
-def engine_loop_name(framework: str) -> str:
-    """Return whose loop a framework runs, as published: a key of ENGINES.
-
-    >>> engine_loop_name("TensorRT-LLM"), engine_loop_name("vllm-tpu"), engine_loop_name("")
-    ('trt', 'vllm', 'vllm')
-    """
-    name = framework.lower().replace("tensorrt-llm", "trt").replace("dynamo-", "").replace("mori-", "")
-    return next((start for start in ENGINES if name.startswith(start)), "vllm")
-
-
-def engine_loop(framework: str) -> EngineLoop:
-    """Return the loop of a framework as published."""
-    return ENGINES[engine_loop_name(framework)]
 
 
 def replicas(question: Question) -> int:

@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from inferometer.blocks.kinds import is_moe
 from inferometer.catalog.loader import find_chip, preset_config
 from inferometer.errors import InferometerError
 from inferometer.ingest.config import model_from_config
 from inferometer.ingest.schemes import quant_scheme
 from inferometer.specs.formats import FORMATS
 from inferometer.specs.hardware import ChipSpec
+from inferometer.specs.mixers import Mixer
 from inferometer.specs.model import ModelSpec
 
 
@@ -114,6 +116,12 @@ WEIGHT_FORMATS: Mapping[str, str] = MappingProxyType(
 """Weight format as published, lower case -> ours. `int4` without a group: 4.5 bits an element, as MLC's q4f16_1.
 `mxfp4 (moe)` is the checkpoint's own: experts alone (gpt-oss)."""
 
+FFNS_ALONE = ("nvfp4", "mxfp4")
+"""Weight formats of published mixtures of experts whose checkpoints leave attention in bf16: hf_quant_config.json of
+nvidia/MiniMax-M2.7-NVFP4 and GLM-5-NVFP4 excludes self_attn; NVIDIA/Model-Optimizer issue 150 has DeepSeek-R1-FP4's in
+BF16, ROCm/ATOM pull 527 that of DeepSeek-R1-0528-MXFP4. (DeepSeek-R1-0528-FP4-v2 has o in NVFP4, which rows do not
+say.)"""
+
 KV_FORMATS: Mapping[str, str] = MappingProxyType({"f16": "fp16", "fp16": "fp16", "bf16": "bf16", "fp8": "fp8"})
 
 QUANTISED_HEAD = ("gpt-fast",)
@@ -150,6 +158,11 @@ def chip_of(name: str) -> ChipSpec | None:
         return None
 
 
+def _plain(mixer: Mixer) -> Mixer:
+    """Return a mixer with every matrix in the model's dtype."""
+    return msgspec.structs.replace(mixer, formats={})
+
+
 @lru_cache(maxsize=1024)
 def stored_model(name: str, weights: str, kv: str, *, head: bool) -> ModelSpec:
     """Return the model called `name` with weights in the scheme `weights` and KV in the format `kv`.
@@ -161,6 +174,8 @@ def stored_model(name: str, weights: str, kv: str, *, head: bool) -> ModelSpec:
     if model is None:
         raise AssertionError(f"{name} is not known")
     model = quant_scheme(model, weights) if weights else model
+    if weights in FFNS_ALONE and is_moe(model):
+        model = msgspec.structs.replace(model, mixers=tuple(_plain(mixer) for mixer in model.mixers))
     plain = not weights or weights in ("fp16", "bf16", "fp32")
     return msgspec.structs.replace(
         model,

@@ -7,10 +7,12 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from inferometer.blocks.kinds import is_moe
 from inferometer.blocks.model import unit_count
+from inferometer.catalog.engine_kernels import kernels_of
 from inferometer.catalog.loader import build_machine
 from inferometer.cost.backend import CostBackend
 from inferometer.errors import InferometerError
@@ -143,7 +145,8 @@ class Pricer:
             self._machines[key] = build_machine(chip.id, n_chips=setup.n_chips)
         own = self._known.models.get(setup.model)
         model = own or stored_model(setup.model, setup.weights, setup.kv, head=setup.head)
-        return make_problem(model, self._machines[key], one.workload, engine=PUBLISHED, backend=self.backend)
+        engine = msgspec.structs.replace(PUBLISHED, kernels=kernels_of(setup.engine))
+        return make_problem(model, self._machines[key], one.workload, engine=engine, backend=self.backend)
 
     def _space(self, setup: Setup, problem: Problem) -> tuple[dict[str, Column], Placements]:
         if setup not in self._spaces:

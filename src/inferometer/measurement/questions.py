@@ -13,6 +13,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from inferometer.blocks.kinds import is_moe
+from inferometer.measurement.frameworks import engine_loop
 from inferometer.measurement.models import KV_FORMATS, QUANTISED_HEAD, WEIGHT_FORMATS, chip_of, find_model
 from inferometer.measurement.points import Point
 from inferometer.measurement.summary import ARGONNE
@@ -100,6 +101,8 @@ class Setup(NamedTuple):
     """As published; `models.chip_of` knows it."""
     n_chips: int
     sizes: Sizes
+    engine: str = ""
+    """Engine of the catalogue whose kernels ran."""
 
 
 class Question(NamedTuple):
@@ -171,6 +174,7 @@ def ask(point: Point) -> Question | str:
             chip=point.hardware,
             n_chips=n_chips,
             sizes=sizes,
+            engine=engine_loop(point.framework).kernels,
         ),
         phase=point.phase,
         isl_tok=isl_tok,

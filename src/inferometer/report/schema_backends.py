@@ -13,7 +13,7 @@ FIGURE = (
 COVERED = (
     Field("generation", "string", "", "of chips; empty where a backend does not tell them apart"),
     Field("chips", "string[]", "", "of the catalogue"),
-    Field("dtypes", "string[]", "", "arithmetic with timings of its own; other types take the nearest's"),
+    Field("dtypes", "string[]", "", "formats of weights with timings of their own; others take the nearest's"),
     Field("basis", "string", "", "measured, calibrated, analytic or assumed"),
     Field("n", "integer", "", "published numbers, or own runs, that its factors are fitted to"),
     Field("low", "number", "", "ends of the band: true over predicted step"),

@@ -126,6 +126,19 @@ class Workload(Spec, frozen=True, kw_only=True):
         return self.prompt_tokens + self.draft_tokens, self.prompt_tokens + self.osl + self.draft_tokens
 
 
+class Kernels(Spec, frozen=True, kw_only=True):
+    """Which kernels an engine runs. Names are those of timed families and of ops; knows no chip."""
+
+    families: tuple[str, ...] = ()
+    """Of several that do one thing the first that was timed; none: whichever is timed first."""
+    launches: dict[str, float] = {}
+    """Op, or op@FORMAT of its weights -> kernels launched for it; 0: a part of the one before. Else as lowered."""
+
+
+NO_KERNELS = Kernels()
+"""None in particular: whatever is timed."""
+
+
 class EngineSpec(Spec, frozen=True, kw_only=True):
     """What an engine can run. Masks the Choices; knows no chip."""
 
@@ -149,6 +162,7 @@ class EngineSpec(Spec, frozen=True, kw_only=True):
     """Projections to latents are whole on every TP rank."""
     unpacks_to_16_bits: bool = False
     """Weights of a format the chip lacks are multiplied in bf16 or fp16, never in an 8-bit type."""
+    kernels: Kernels = NO_KERNELS
     sources: dict[str, str] = {}
 
     def in_phase(self, phase: Phase) -> dict[str, tuple[str, ...]]:

@@ -45,6 +45,8 @@ class Axis(Spec, frozen=True, kw_only=True):
     multicast: bool = False
     reduces: bool = False
     """The switch can reduce in flight (NVLink SHARP)."""
+    stated_bytes_per_s: float = 0.0
+    """The rate before a what-if changed it, 0 where none did: by it a backend knows which link it is."""
 
 
 class Fabric(Spec, frozen=True, kw_only=True):
