@@ -28,6 +28,7 @@ ALLOWED = {
     "folds": "ratios: how many times as long, by fold",
     "speedup": "ratio: speculative over plain decoding",
     "replication": "ratio: issued over useful work",
+    "launches": "count: kernels that an engine launches for an op",
     "padding": "ratio: tokens of full lock-step ranks over tokens there are",
     "shards": "count: ways a tensor is split",
     "sizes": "counts: sizes of roles, by role",
