@@ -5,6 +5,8 @@ memory sets the sequences in a step and only throughput means anything. Letters:
 of the loop, I and O tokens in and out, B sequences of a replica, d(B) its decode step, P the prefill of one prompt.
 """
 
+from functools import cache
+
 import numpy as np
 
 from inferometer.graph.ops import Column
@@ -36,14 +38,15 @@ def replicas(question: Question) -> int:
     return sizes.r * sizes.dpa
 
 
-def batches(most: float) -> list[int]:
+@cache
+def batches(most: float) -> tuple[int, ...]:
     """Return whole batches from 1 to `most`, in equal ratios.
 
     >>> batches(4), len(batches(4096.0)) <= GRID
-    ([1, 2, 3, 4], True)
+    ((1, 2, 3, 4), True)
     """
     top = max(int(np.ceil(most)), 1)
-    return sorted({int(b) for b in np.round(np.geomspace(1, top, GRID))})
+    return tuple(sorted({int(b) for b in np.round(np.geomspace(1, top, GRID))}))
 
 
 def decode_pass(question: Question) -> Pass:
@@ -76,7 +79,7 @@ def prompts_a_pass(question: Question) -> int:
 def prefill_s(question: Question, pricer: Pricer) -> float:
     """Return the seconds of prefill that one prompt costs."""
     prompts = prompts_a_pass(question)
-    alone = pricer.at(prefill_pass(question), prompts * replicas(question)).step_s
+    alone = pricer.step_s(prefill_pass(question), prompts * replicas(question))
     return float(np.hypot(alone, LAUNCH_S * pricer.layers(decode_pass(question)))) / prompts
 
 
@@ -93,7 +96,7 @@ def steady(question: Question, pricer: Pricer) -> Loop:
     each, own = replicas(question), engine_loop(question.framework)
     decode = decode_pass(question)
     grid = batches(in_flight(question))
-    curve = np.array([pricer.at(decode, b * each).step_s for b in grid])
+    curve = np.array([pricer.step_s(decode, b * each) for b in grid])
 
     def step_s(b: Column) -> Column:
         found: Column = np.interp(b, grid, curve)

@@ -42,14 +42,6 @@ class Pass(NamedTuple):
     workload: Workload
 
 
-class Priced(NamedTuple):
-    """One pass at one batch."""
-
-    step_s: float
-    fits: bool
-    """Whether weights and the KV of all sequences fit."""
-
-
 def prefill_of(question: Question) -> Pass:
     """Return the prefill of all prompts."""
     return Pass(question.setup, Workload(phase="prefill", isl=question.isl_tok, osl=1))
@@ -85,7 +77,7 @@ class Pricer:
         self._known = known or Known({}, {})
         self.refused: dict[Pass, str] = {}
         """Pass -> why it cannot be priced."""
-        self._priced: dict[tuple[Pass, int], Priced] = {}
+        self._priced: dict[tuple[Pass, int], float] = {}
         self._machines: dict[tuple[str, int], Machine] = dict(self._known.machines)
         self._spaces: dict[Setup, tuple[dict[str, Column], Placements]] = {}
         self._problems: dict[Pass, Problem] = {}
@@ -104,9 +96,14 @@ class Pricer:
             except InferometerError as error:
                 self.refused[one] = str(error)
 
-    def at(self, one: Pass, batch: int) -> Priced:
-        """Return a priced pass at a batch, sequences over all chips."""
+    def step_s(self, one: Pass, batch: int) -> float:
+        """Return the seconds of a priced pass at a batch, sequences over all chips."""
         return self._priced[one, batch]
+
+    def fits(self, one: Pass, batch: int) -> bool:
+        """Return whether weights and the KV of all sequences of a pass fit."""
+        sizes = one.setup.sizes
+        return -(-batch // (sizes.r * sizes.dpa)) <= self.room(one, self._problem(one).max_length)
 
     def _price(self, one: Pass, batches: list[int]) -> None:
         setup, sizes = one.setup, one.setup.sizes
@@ -126,9 +123,8 @@ class Pricer:
         block = Block(np.zeros(1, dtype=np.intp), sequences, pairs)
         step_s = StepModel(problem=problem, shardings=shardings, placements=placements).price(block).step_s
         best = np.broadcast_to(step_s, (len(pairs), 1, len(batches))).min(axis=0)[0]
-        room = self._room(problem, shardings)
         for i, batch in enumerate(batches):
-            self._priced[one, batch] = Priced(float(best[i]), bool(sequences[0, i] <= room))
+            self._priced[one, batch] = float(best[i])
 
     def _problem(self, one: Pass) -> Problem:
         if one not in self._problems:

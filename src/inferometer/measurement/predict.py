@@ -46,11 +46,11 @@ def predict(question: Question, metric: str, pricer: Pricer) -> Prediction:
     if question.loops:
         loop: Loop = pricer.once(question, lambda: steady(question, pricer))
         return Prediction(predict_loop(question, metric, loop), fits=True)
-    passes = [pricer.at(one, question.batch or 1) for one in passes_of(question, metric)]
-    fits = all(one.fits for one in passes)
-    seconds = passes[0].step_s
+    passes, batch = passes_of(question, metric), question.batch or 1
+    fits = all(pricer.fits(one, batch) for one in passes)
+    seconds = pricer.step_s(passes[0], batch)
     if len(passes) > 1:
-        seconds += question.decode_steps * passes[1].step_s
+        seconds += question.decode_steps * pricer.step_s(passes[1], batch)
     if metric in ("ttft", "tpot", "e2e_latency"):
         return Prediction(seconds, fits)
     chips = question.setup.n_chips if metric.endswith("_per_chip") else 1
