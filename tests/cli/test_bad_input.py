@@ -104,6 +104,7 @@ MOE = ("explain", "deepseek-v3", "h200", "8x2")
         ((*BASE, "--slo", "20", "--slo", "30"), "--slo is given twice"),
         ((*BASE, "--batch", "2", "--batch-size=3"), "--batch-size is given twice"),
         ((*BASE, "--scheduler", "serial", "--overlap", "0.9,0.5"), "overlaps nothing"),
+        ((*BASE, "--scheduler", "streams", "--overlap", "0.9,0.5"), "hides no share"),
         ((*BASE, "--usd-per-chip-hour", "2", "--provider", "AWS"), "--provider"),
         (("explain", "llama-3.1-8b", "p5.48xlarge", "--provider", "Nebius"), "let by AWS"),
         (("explain", "llama-3.1-8b", "h100", "8x1", "--sizes", "TP=4"), "R=2 or PP=2 would take them all"),

@@ -250,7 +250,8 @@ def _check_apart(settings: Settings) -> None:
         raise InferometerError(f"--usd-per-chip-hour is the price, {' and '.join(chosen)} would look it up: give one")
     alone = settings.get("scheduler")
     if settings.get("overlap") is not None and alone in ("serial", "streams"):
-        raise InferometerError(f"--scheduler {alone} overlaps nothing; leave --overlap or --scheduler {alone} out")
+        what = "overlaps nothing" if alone == "serial" else "hides no share of memory or network"
+        raise InferometerError(f"--scheduler {alone} {what}; leave --overlap or --scheduler {alone} out")
     if settings.get("overlap") is not None and settings.get("scheduler") == "dag":
         raise InferometerError("--scheduler dag finds what overlaps; leave --overlap or --scheduler dag out")
 
