@@ -15,21 +15,16 @@ from pathlib import Path
 from zlib import crc32
 
 from make_points import packed
+from packaging.version import Version
 
-from inferometer.cost.silicon import SYSTEMS, Silicon
+from inferometer.cost.silicon import MOE, SYSTEMS, Silicon
 from inferometer.measurement.fit_plan import kernels_of
 from inferometer.measurement.kernels import COLUMNS, DATA
 
 MOST = 120
 MOST_TOKENS, MOST_TP = 16384, 16
 NAMES = {
-    "tokens": "num_tokens",
-    "hidden": "hidden_size",
-    "width": "inter_size",
-    "top_k": "topk",
-    "experts": "num_experts",
-    "tp": "moe_tp_size",
-    "ep": "moe_ep_size",
+    **MOE,
     "distribution": "distribution",
     "dtype": "moe_dtype",
     "kernel": "kernel_source",
@@ -56,7 +51,8 @@ def main() -> None:
     """Write the table."""
     groups: dict[tuple[str, str, str, str], list[dict[str, str]]] = defaultdict(list)
     for chip, system in SYSTEMS.items():
-        for engine, version, path in Silicon().tables_of(system, "moe", "moe_perf"):
+        tables = Silicon().tables_of(system, "moe", "moe_perf")
+        for engine, version, path in sorted(tables, key=lambda table: (table[0], Version(table[1]))):
             for row in rows_of(chip, path, engine.upper()):
                 key = (chip, row["dtype"], row["kernel"], row["engine"])
                 if groups[key] and groups[key][0]["version"] != row["version"]:

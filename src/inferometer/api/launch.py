@@ -35,6 +35,7 @@ def engine_fits(problem: Problem, priced: Estimate) -> dict[str, EngineFit]:
 
 
 _SGLANG = EngineSpec(name="sglang", version="", whole_latents=True)
+"""sgl-project/sglang python/sglang/srt/models/deepseek_v2.py: fused_qkv_a_proj_with_mqa is a ReplicatedLinear."""
 
 
 def _held(problem: Problem, priced: Estimate, engine: EngineSpec, fit: EngineFit) -> EngineFit:

@@ -77,7 +77,7 @@ _HEADS = {"heads": "num_heads", "kv_heads": "num_key_value_heads", "dim": "head_
 _DECODE = {"batch": "batch_size", "isl": "isl", "step": "step", **_HEADS}
 _PREFILL = {"batch": "batch_size", "isl": "isl", **_HEADS}
 _MLA = {"batch": "batch_size", "isl": "isl", "step": "step", "heads": "num_heads"}
-_MOE = {
+MOE = {
     "tokens": "num_tokens",
     "hidden": "hidden_size",
     "width": "inter_size",
@@ -86,6 +86,7 @@ _MOE = {
     "tp": "moe_tp_size",
     "ep": "moe_ep_size",
 }
+"""Ours -> columns of the tables of expert blocks."""
 
 
 def _gemm(dtype: str, *engines: str) -> Rows:
@@ -108,7 +109,7 @@ def _bmm(part: str) -> Rows:
 
 def _moe(dtype: str, *engines: str) -> Rows:
     where = {"moe_dtype": dtype, "distribution": "balanced", "moe_ep_size": "1"}
-    return Rows("moe", "moe_perf", _MOE, where, engines, True)
+    return Rows("moe", "moe_perf", MOE, where, engines, True)
 
 
 FORMS = {
@@ -164,7 +165,7 @@ class Silicon:
         return self._read[key]
 
     def tables_of(self, system: str, family: str, file: str) -> Iterator[tuple[str, str, Path]]:
-        """Yield (engine, version, path) of every table of an operation on a system, versions in order."""
+        """Yield (engine, version, path) of every table of an operation on a system."""
         for engine in ENGINES:
             for path in sorted((self._data / system / family / engine).glob(f"*/{file}.parquet")):
                 yield engine, path.parent.name, path
