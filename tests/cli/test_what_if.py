@@ -5,6 +5,7 @@ from cli.command import inferometer, refused
 
 from inferometer import estimate, load_machine
 from inferometer.api.whatif import changed, parse_what_if, targets
+from inferometer.cost.registry import create_backend
 
 ONE = ("explain", "llama-3.1-8b", "h100", "1x1", "--batch", "1", "--context", "1000")
 MOE = ("explain", "deepseek-v3", "h200", "8x2", "--sizes", "DPA=8,TP=2", "--batch", "256")
@@ -78,6 +79,16 @@ def test_scale_up_is_the_innermost_level_and_a_whole_torus():
             b.bytes_per_s == a.bytes_per_s * (2 if a.name in names else 1)
             for a, b in zip(machine.fabric.axes, other.fabric.axes, strict=True)
         )
+
+
+def test_a_faster_link_keeps_the_latency_of_the_one_it_was():
+    """NVLink 4 at twice its rate is as fast as NVLink 5, whose messages take longer to start."""
+    calibrated, machine = create_backend("calibrated"), load_machine("h200", "8x1")
+    once, _ = changed(machine, parse_what_if("link.nvlink=2x"))
+    again, _ = changed(once, parse_what_if("link.nvlink=2x"))
+    plain, *faster = (calibrated.link(one.fabric.axes[0]) for one in (machine, once, again))
+    assert [link.alpha_s for link in faster] == [plain.alpha_s] * 2
+    assert [link.bytes_per_s for link in faster] == pytest.approx([2 * plain.bytes_per_s, 4 * plain.bytes_per_s])
 
 
 def test_every_field_that_is_listed_can_be_changed():

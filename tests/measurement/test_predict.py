@@ -40,6 +40,20 @@ def predicted(point, **change):
     return predict(question, changed.metric, pricer).value
 
 
+def test_a_row_is_priced_with_the_kernels_of_the_engine_that_ran(point):
+    """vLLM launches two kernels where it rotates and writes the cache, TensorRT-LLM does both in the attention."""
+
+    def tpot(framework):
+        question = ask(dataclasses.replace(point, metric="tpot", framework=framework))
+        pricer = Pricer(create_backend("calibrated"))
+        (one,) = passes_of(question, "tpot")
+        pricer.price([(one, question.batch)])
+        return pricer.step_s(one, question.batch)
+
+    assert tpot("vLLM 0.11") > tpot("TensorRT-LLM")
+    assert tpot("vllm") == tpot("vLLM 0.11")
+
+
 def estimated(point, workload, batch):
     """The public estimate's step for a point's setup under a workload, seconds."""
     setup = ask(point).setup

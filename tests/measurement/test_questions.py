@@ -120,3 +120,15 @@ def test_a_scheme_may_take_the_head():
     assert stored_model(name, "int8", "bf16", head=True).head_format == "int8"
     assert stored_model(name, "int8", "bf16", head=False).head_format is None
     assert stored_model(name, "fp8", "", head=False).kv_format == "fp16"
+
+
+def test_mixtures_in_4_bits_keep_their_attention_in_16():
+    """As their checkpoints do; a dense model in 4 bits, and a mixture in 8, have attention in them too."""
+
+    def attention(name, weights):
+        return {fmt for mixer in stored_model(name, weights, "", head=False).mixers for fmt in mixer.formats.values()}
+
+    mixture, dense = "deepseek-ai/DeepSeek-R1-0528", "meta-llama/Llama-2-7b-hf"
+    assert attention(mixture, "nvfp4") == attention(mixture, "mxfp4") == set()
+    assert attention(mixture, "fp8")
+    assert attention(dense, "nvfp4") == {"nvfp4"}
