@@ -110,3 +110,11 @@ def test_a_model_without_attention_has_no_use_for_context_ranks():
     assert "dcp-without-kv" in got.err
     lost = inferometer("search", "mamba-codestral", "h200", "8x1").out
     assert "dcp-without-kv" in lost
+
+
+def test_an_answer_with_cut_latents_says_that_no_engine_runs_it():
+    words = ("explain", "deepseek-v3.2", "b200", "8x1", "-tp", "8", "-ep", "8", "--batch-size", "8")
+    cut, whole = inferometer(*words, "--cut-latents").out, inferometer(*words).out
+    for engine in ("vllm", "sglang"):
+        assert f"{engine} cannot run this deployment: engine-refuses-cut-latents" in cut
+    assert "cut-latents" not in whole

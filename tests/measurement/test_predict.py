@@ -41,7 +41,7 @@ def predicted(point, **change):
 
 
 def test_a_row_is_priced_with_the_kernels_of_the_engine_that_ran(point):
-    """vLLM launches two kernels where it rotates and writes the cache, TensorRT-LLM does both in the attention."""
+    """Where vLLM launches two kernels to rotate and write the cache, TensorRT-LLM does both in the attention."""
 
     def tpot(framework):
         question = ask(dataclasses.replace(point, metric="tpot", framework=framework))
