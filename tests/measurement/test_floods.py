@@ -5,9 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inferometer.cost.registry import create_backend
 from inferometer.measurement.floods import MOST_SEQUENCES, PASS_TOKENS, flood, prompts_a_pass, requests_of
-from inferometer.measurement.loops import prefill_pass, replicas, wanted
+from inferometer.measurement.loops import prefill_pass, prefill_s, replicas, room, wanted
 from inferometer.measurement.loops import prompts_a_pass as prompts_of
+from inferometer.measurement.passes import Pricer
 from inferometer.measurement.validate import asked_points
 
 
@@ -71,7 +73,35 @@ def test_a_flood_s_prompts_are_priced_as_many_as_fill_a_pass(flood_asked):
         assert prompts == max(8192 // one.question.isl_tok, 1)
         assert prompts_of(one.question._replace(batch=4)) == 1
         priced = dict(wanted(one.question))
-        assert priced[prefill_pass(one.question)] == prompts * replicas(one.question)
+        pp = one.question.setup.sizes.pp
+        assert priced[prefill_pass(one.question)] == prompts * (4 * pp if pp > 1 else 1) * replicas(one.question)
+
+
+def test_a_full_pipeline_gives_a_prompt_every_time_of_its_slowest_stage(flood_asked):
+    """Prompts of 5,000 tokens through 4 stages: not the whole way for each, as one alone takes."""
+    one = next(x.question for x in flood_asked if x.question.setup.sizes.pp == 4 and x.question.isl_tok == 5000)
+    pricer = Pricer(create_backend("roofline"))
+    alone = (prefill_pass(one), 1)
+    pricer.price([*wanted(one), alone])
+    slowest, whole = prefill_s(one, pricer), pricer.step_s(*alone)
+    assert whole / 4 < slowest < whole / 4 * 1.1  # the last stage has the head too
+
+
+def test_what_is_admitted_is_what_the_engine_s_memory_holds(flood_asked):
+    """70B in fp8 on one H100: 0.9 of what its weights leave, in sequences of their full length, by `memory`'s rules."""
+    one = next(
+        x.question
+        for x in flood_asked
+        if x.question.setup.model == "meta-llama/Llama-3.1-70B" and x.question.setup.chip == "H100"
+        if (x.question.setup.n_chips, x.question.isl_tok, x.question.osl_tok) == (1, 128, 2048)
+    )
+    weights = 70.55e9 + 2 * 128256 * 8192  # a byte each; embedding and head are of two
+    kv = 2 * 80 * 8 * 128 * (128 + 2048)
+    most = 0.9 * (81559 * 2**20 - weights) / kv
+    pricer = Pricer(create_backend("roofline"))
+    assert 0.6 * most < room(one, pricer) < most
+    assert room(one._replace(batch=3), pricer) == 3
+    assert room(one._replace(batch=10**4), pricer) == room(one, pricer)
 
 
 def test_what_the_engine_s_defaults_say():

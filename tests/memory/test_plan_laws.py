@@ -171,6 +171,14 @@ def test_engines_divide_a_chip_by_their_own_rules():
     assert len(set(pools.values())) == len(pools)
 
 
+def test_tensorrt_llm_makes_logits_of_the_prompts_that_fill_a_pass():
+    """8,192 tokens are one prompt of a model that takes as many, 2,048 sequences at once or not; two of 4,096."""
+    question = asked("meta-llama-3.1-8b", "trtllm", gib=79.6, context=8192)
+    short = replace(question, model=msgspec.structs.replace(question.model, max_context=4096))
+    assert (question.logit_rows, short.logit_rows) == (1, 2)
+    assert asked("meta-llama-3.1-8b", "vllm@0.24", gib=79.6, context=8192).logit_rows > 1
+
+
 @given(questions(), st.integers(0, 12), st.floats(0, 1e9))
 def test_what_the_host_keeps_leaves_more_room(question, layers, kept):
     question = replace(

@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 
+from inferometer.estimate.step import PREFILL_MICROBATCHES
 from inferometer.graph.ops import Column
 from inferometer.measurement import floods
 from inferometer.measurement.floods import MOST_SEQUENCES, flood, requests_of
@@ -68,7 +69,7 @@ def wanted(question: Question) -> list[tuple[Pass, int]]:
     """Return the passes and batches that a loop needs priced."""
     each = replicas(question)
     curve = [(decode_pass(question), b * each) for b in batches(in_flight(question))]
-    return [*curve, (prefill_pass(question), prompts_a_pass(question) * each)]
+    return [*curve, (prefill_pass(question), prompts_a_pass(question) * passes_at_once(question) * each)]
 
 
 def prompts_a_pass(question: Question) -> int:
@@ -76,19 +77,31 @@ def prompts_a_pass(question: Question) -> int:
     return 1 if question.batch is not None else floods.prompts_a_pass(question.isl_tok)
 
 
+def passes_at_once(question: Question) -> int:
+    """Return the prefills that follow each other through the stages of a pipeline: in a flood as many as fill it."""
+    pp = question.setup.sizes.pp
+    return PREFILL_MICROBATCHES * pp if question.batch is None and pp > 1 else 1
+
+
 def prefill_s(question: Question, pricer: Pricer) -> float:
-    """Return the seconds of prefill that one prompt costs."""
-    prompts = prompts_a_pass(question)
-    alone = pricer.step_s(prefill_pass(question), prompts * replicas(question))
-    return float(np.hypot(alone, LAUNCH_S * pricer.layers(decode_pass(question)))) / prompts
+    """Return the seconds of prefill that one prompt costs.
+
+    M passes through S stages, one behind the other, take S + M - 1 times the slowest stage (`estimate.step`): a full
+    pipeline gives a pass every such time, and the host launches a stage's layers in it.
+    """
+    prompts, passes, stages = prompts_a_pass(question), passes_at_once(question), question.setup.sizes.pp
+    whole = pricer.step_s(prefill_pass(question), prompts * passes * replicas(question))
+    through = stages if passes > 1 else 1
+    launched = LAUNCH_S * pricer.layers(decode_pass(question)) / through
+    return float(np.hypot(whole / (through + passes - 1), launched)) / prompts
 
 
-def room(question: Question, pricer: Pricer) -> float:
-    """Return the sequences of a loop that the engine admits into memory, at least one."""
+def room(question: Question, pricer: Pricer) -> int:
+    """Return the sequences of a loop that the engine admits into memory, of those in flight, at least one."""
     own, decode = engine_loop(question.framework), decode_pass(question)
     out = question.osl_tok or 1
     length = question.isl_tok + (out if own.reserves_all else out // 2)
-    return max(pricer.room(decode, length), 1.0)
+    return max(pricer.room(decode, length, int(np.ceil(in_flight(question)))), 1)
 
 
 def steady(question: Question, pricer: Pricer) -> Loop:

@@ -4,7 +4,6 @@ Questions that differ in batch alone share one lowering: the batches are the col
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,7 +15,7 @@ from inferometer.catalog.engine_kernels import kernels_of
 from inferometer.catalog.loader import build_machine
 from inferometer.cost.backend import CostBackend
 from inferometer.errors import InferometerError
-from inferometer.estimate.candidates import Block, Placements, Shardings, make_shardings
+from inferometer.estimate.candidates import Block, Placements, make_shardings
 from inferometer.estimate.estimate import make_problem
 from inferometer.estimate.legality import broken_rules
 from inferometer.estimate.space import enumerate_space
@@ -24,7 +23,7 @@ from inferometer.estimate.step import Problem, StepModel
 from inferometer.graph.ops import Column
 from inferometer.measurement.models import chip_of, stored_model
 from inferometer.measurement.questions import Question, Setup
-from inferometer.memory.footprint import footprint
+from inferometer.measurement.rooms import admitted
 from inferometer.specs.deployment import EngineSpec, Workload
 from inferometer.specs.hardware import Machine
 from inferometer.specs.model import ModelSpec
@@ -81,7 +80,7 @@ class Pricer:
         self._machines: dict[tuple[str, int], Machine] = dict(self._known.machines)
         self._spaces: dict[Setup, tuple[dict[str, Column], Placements]] = {}
         self._problems: dict[Pass, Problem] = {}
-        self._rooms: dict[tuple[Setup, int], float] = {}
+        self._rooms: dict[tuple[Setup, int, int], int] = {}
         self._once: dict[Hashable, Any] = {}
 
     def price(self, wanted: Iterable[tuple[Pass, int]]) -> None:
@@ -103,7 +102,8 @@ class Pricer:
     def fits(self, one: Pass, batch: int) -> bool:
         """Return whether weights and the KV of all sequences of a pass fit."""
         sizes = one.setup.sizes
-        return -(-batch // (sizes.r * sizes.dpa)) <= self.room(one, self._problem(one).max_length)
+        each = -(-batch // (sizes.r * sizes.dpa))
+        return each <= self.room(one, self._problem(one).max_length, each)
 
     def _price(self, one: Pass, batches: list[int]) -> None:
         setup, sizes = one.setup, one.setup.sizes
@@ -152,15 +152,14 @@ class Pricer:
             self._spaces[setup] = enumerate_space(problem.machine.fabric, moe=moe, fixed=fixed)
         return self._spaces[setup]
 
-    def room(self, one: Pass, length: int) -> float:
-        """Return the sequences of an attention rank that fit at `length` tokens each."""
-        key = (one.setup, length)
+    def room(self, one: Pass, length: int, most: int) -> int:
+        """Return the sequences of an attention rank that fit at `length` tokens each, by the engine's own division.
+
+        No more than `most` are asked for.
+        """
+        key = (one.setup, length, most)
         if key not in self._rooms:
-            problem = self._problem(one)
-            columns, _ = self._space(one.setup, problem)
-            shardings = make_shardings(problem.model, columns, problem.engine.partition)
-            asked = replace(problem, workload=Workload(phase="prefill", isl=length, osl=1))
-            self._rooms[key] = self._room(asked, shardings)
+            self._rooms[key] = admitted(self._problem(one), one.setup, length, most)
         return self._rooms[key]
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
@@ -172,15 +171,3 @@ class Pricer:
     def layers(self, one: Pass) -> int:
         """Return the layers of a pass's model."""
         return len(self._problem(one).model.layers)
-
-    @staticmethod
-    def _room(problem: Problem, shardings: Shardings) -> float:
-        """Return the sequences a rank has room for."""
-        held = footprint(
-            problem.model,
-            dict(shardings.sizes),
-            shardings.multiplicities,
-            length=problem.max_length,
-            room_bytes=problem.room_bytes,
-        )
-        return float(held.sequences()[0])

@@ -31,14 +31,13 @@ def activation_bytes(
     `bytes_per_token` are the outputs of the widest block (`activation_bytes_per_token`), `experts` of `experts_of`.
 
     max(forward + scores, hidden states + experts' workspace + logits). forward = T x the widest block's outputs x a
-    ratio. Logits count `logit_bytes` for each of V and each sequence (or token): sampling makes copies of them; they
-    are whole on every TP rank. On the first stage a tower's outputs are held beside. Scores, where the core is not
+    ratio. Logits count `logit_bytes` for each of V and each row that has them: sampling makes copies of them; they are
+    whole on every TP rank. On the first stage a tower's outputs are held beside. Scores, where the core is not
     fused, are N S T of one sequence. Source: the rules' own.
     """
     rules, tokens = asked.rules, asked.pass_tokens
     forward = tokens * bytes_per_token * rules.activation_ratio
-    rows = tokens if rules.logit_rows == "tokens" else min(asked.seqs, tokens)
-    logits = rules.logit_bytes * rows * asked.model.vocab if last else 0.0
+    logits = rules.logit_bytes * asked.logit_rows * asked.model.vocab if last else 0.0
     hidden = ACTIVATION_BYTES * tokens * asked.model.hidden
     peak = max(forward + _scores(asked, tokens), hidden + _workspace(asked, tokens, experts) + logits)
     return max(encoder_cache_bytes(asked) + peak, encoder_pass_bytes(asked)) if first else peak

@@ -107,6 +107,14 @@ class Asked:
         return -(-self.sequences // min(self.sizes.pp, self.sequences)) if stated is None else stated
 
     @property
+    def logit_rows(self) -> int:
+        """Rows of the largest pass whose logits are made."""
+        tokens, kind = self.pass_tokens, self.rules.logit_rows
+        if kind == "prompts":
+            return -(-tokens // min(tokens, self.model.max_context))
+        return tokens if kind == "tokens" else min(self.seqs, tokens)
+
+    @property
     def used_share(self) -> float:
         """The share of memory that the engine takes."""
         if self.reserve_bytes is not None:

@@ -72,5 +72,6 @@ def _part_note(asked: Asked, part: str) -> str:
             return tokens
         if asked.rules.logit_rows == "tokens":
             return f"{tokens}, logits of each"
-        return f"{tokens}, logits of {asked.seqs:,} sequence{'s' * (asked.seqs != 1)}"
+        rows, whose = asked.logit_rows, "prompt" if asked.rules.logit_rows == "prompts" else "sequence"
+        return f"{tokens}, logits of {rows:,} {whose}{'s' * (rows != 1)}"
     return ""

@@ -143,7 +143,8 @@ class EngineMemory(Spec, frozen=True, kw_only=True):
     """Inputs and outputs of the experts stay held beside the logits."""
     logit_bytes: float = 0.0
     """For each logit of the largest pass: copies that sampling makes."""
-    logit_rows: Literal["sequences", "tokens"] = "sequences"
+    logit_rows: Literal["sequences", "tokens", "prompts"] = "sequences"
+    """Whose logits the largest pass makes: every sequence's, every token's, or of the longest prompts that fill it."""
     score_bytes: float = 0.0
     """For each attention score of the largest pass, where the core is not fused."""
     mask_bytes: float = 0.0
