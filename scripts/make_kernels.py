@@ -22,8 +22,8 @@ CHIPS = {
     "gb200": "gb200-nvl72",
     "l40s": "l40s",
 }
-EXPERTS = "moe_grouped_gemm"
-"""Expert blocks come from the package itself (`make_experts.py`)."""
+APART = ("gemm", "attn_decode", "moe_grouped_gemm")
+"""Products, decode attention and expert blocks come from the package itself (`make_timings.py`)."""
 RENAMED = {
     "framework": "engine",
     "num_heads": "heads",
@@ -44,7 +44,7 @@ def main() -> None:
     """Write the table."""
     rows = []
     for row in read_rows(read_text(Path(sys.argv[1])), sys.argv[1], ("system", "op", "latency_ms")):
-        if row["op"] == EXPERTS:
+        if row["op"] in APART:
             continue
         own = {RENAMED.get(name, name): cell for name, cell in row.items()}
         own |= {"chip": CHIPS[row["system"]], "seconds": f"{float(row['latency_ms']) * 1e-3:.6g}"}

@@ -13,7 +13,7 @@ from inferometer.specs.formats import FORMATS
 
 def test_every_family_was_timed():
     fits = load_fits().generations.values()
-    timed = {name for own in fits for table in (own.decode, *own.grouped.values()) for name in table}
+    timed = {name for own in fits for table in (*own.decode.values(), *own.grouped.values()) for name in table}
     for kernels in load_kernels().values():
         assert set(kernels.families) <= timed
 
@@ -25,6 +25,7 @@ def test_every_launch_is_of_an_op_that_is_lowered():
     ]
     lowered = {op.name for row in rows for op in row.estimate.ops}
     for kernels in load_kernels().values():
+        assert set(kernels.reduced) <= lowered
         for name in kernels.launches:
             op, _, stored = name.partition("@")
             assert op in lowered, name

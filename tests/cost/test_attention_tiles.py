@@ -14,22 +14,23 @@ def core(model, machine, sizes, **asked):
 
 
 @pytest.mark.parametrize(
-    ("model", "sizes", "asked", "rows"),
+    ("model", "sizes", "asked", "rows", "cached"),
     [
-        ("deepseek-v3", "DPA=8", {}, 128),
-        ("deepseek-v3", "TP=8", {}, 128 // 8),
-        ("deepseek-v3", "TP=8,DCP=8", {}, 128),  # the queries of all heads meet on every rank
-        ("deepseek-v3", "TP=8", {"phase": "verify", "draft_tokens": 4}, 128 // 8 * 5),
-        ("llama-3.1-70b", "TP=8", {}, 64 // 8),
-        ("llama-3.1-70b", "TP=2,R=4", {}, 64 // 8),
-        ("deepseek-v4-flash", "TP=8", {}, 64 // 8),
-        ("llama-3.1-8b", "TP=8", {"phase": "verify", "draft_tokens": 15}, 32 // 8 * 16),
+        ("deepseek-v3", "DPA=8", {}, 128, "latent-bf16"),
+        ("deepseek-v3", "TP=8", {}, 128 // 8, "latent-bf16"),
+        ("deepseek-v3", "TP=8,DCP=8", {}, 128, "latent-bf16"),  # the queries of all heads meet on every rank
+        ("deepseek-v3", "TP=8", {"phase": "verify", "draft_tokens": 4}, 128 // 8 * 5, "latent-bf16"),
+        ("llama-3.1-70b", "TP=8", {}, 64 // 8, "bf16"),
+        ("llama-3.1-70b", "TP=2,R=4", {}, 64 // 8, "bf16"),
+        ("llama-3.1-70b", "TP=8", {"kv_cache_dtype": "fp8"}, 64 // 8, "fp8"),
+        ("deepseek-v4-flash", "TP=8", {}, 64 // 8, "latent-fp8"),
+        ("llama-3.1-8b", "TP=8", {"phase": "verify", "draft_tokens": 15}, 32 // 8 * 16, "bf16"),
     ],
 )
-def test_heads_that_share_a_kv_head_fill_tiles_together(model, sizes, asked, rows):
+def test_heads_that_share_a_kv_head_fill_tiles_together(model, sizes, asked, rows, cached):
     op, own, peak = core(model, "h200 8x1", sizes, batch=8, **asked)
     tiled = op.flops * (64 * -(-rows // 64)) / rows
-    assert op.compute_s == pytest.approx(tiled / (own.decode["flash"].flops_share * peak), rel=1e-9)
+    assert op.compute_s == pytest.approx(tiled / (own.decode[cached]["flash"].flops_share * peak), rel=1e-9)
 
 
 @pytest.mark.parametrize("new", [17, 4096])

@@ -86,12 +86,13 @@ def test_a_perturbation_is_found_again(times):
 def test_solve_by_hand():
     """One run off by x, whose time follows every factor's log by its COMMON sign times c: a ridge of one unknown.
 
-    With all slopes along COMMON, s and d act as one: off + 5 c s + c sum(COMMON d) = 0 drawn to 0 by 1/a and 1/b.
+    With all slopes along COMMON, s and d act as one: off + 7 c s + c sum(COMMON d) = 0 drawn to 0 by 1/a and 1/b; of
+    the eight factors one does not move with s.
     """
     off, c = np.array([0.01]), 0.2
     moved = solve(off, np.array([c * COMMON]))
     weight = 1 / np.sqrt(1 + ((off[0] + c * (COMMON @ moved)) / 0.1) ** 2)
-    gain = (5 * c) ** 2 / 0.02 + 5 * c**2 / 0.03
+    gain = (7 * c) ** 2 / 0.02 + 7 * c**2 / 0.03
     assert c * (COMMON @ moved) == pytest.approx(-off[0] * gain * weight / (1 + gain * weight), rel=1e-3)
 
 

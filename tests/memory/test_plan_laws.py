@@ -16,8 +16,8 @@ from inferometer.catalog.engine_memory import load_engine_memory
 from inferometer.estimate.candidates import make_shardings
 from inferometer.memory.asked import columns_of
 from inferometer.memory.footprint import footprint
-from inferometer.memory.plan import plan
-from inferometer.memory.solve import max_batch, max_context
+from inferometer.memory.plan import Divider, Sharding, plan
+from inferometer.memory.solve import max_batch, max_context, with_context
 from inferometer.specs.feedforward import Ffn
 from inferometer.specs.mixers import Attention
 from inferometer.specs.model import Layer, ModelSpec
@@ -169,6 +169,14 @@ def test_engines_divide_a_chip_by_their_own_rules():
     # SGLang: (1 - 10 GiB / 79.65) x (visible - context) - weights; TensorRT-LLM: 0.9 x all that is left.
     assert pools["sglang"] < pools["vllm@0.24"] < pools["llama.cpp"]
     assert len(set(pools.values())) == len(pools)
+
+
+@given(questions(), st.integers(1, 20_000), st.integers(1, 64))
+def test_a_divider_of_another_length_is_as_one_made_for_it(question, length, batch):
+    shardings = (Sharding(question.sizes, question.splits),)
+    made = Divider(with_context(question, length, serve=True), shardings).plan(0, batch)
+    found = Divider(question, shardings).at_length(length).plan(0, batch)
+    assert (found.lines, found.fits, found.holds) == (made.lines, made.fits, made.holds)
 
 
 def test_tensorrt_llm_makes_logits_of_the_prompts_that_fill_a_pass():

@@ -196,6 +196,7 @@ def _core(block: Attention, low: Lowering, kv_local: Column) -> list[Node]:
             Work(
                 name="attention-core",
                 kind=OpKind.ATTENTION,
+                stored=at.kv_format,
                 dtype=at.core_dtype,
                 flops=at.sequences * (heads / spread * (2 * both * pairs)),
                 traffic_bytes={

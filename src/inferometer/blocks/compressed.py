@@ -230,6 +230,7 @@ def _core(block: Compressed, low: Lowering) -> list[Node]:
         Work(
             name="attention-core",
             kind=OpKind.ATTENTION,
+            stored=f"latent-{at.kv_format}",
             dtype=at.core_dtype,
             flops=at.sequences * (local * (4 * block.head_dim * pairs)),
             traffic_bytes={

@@ -84,6 +84,7 @@ def _core(block: CrossAttention, low: Lowering, kv_local: Column) -> list[Node]:
     core = Work(
         name="cross-attention-core",
         kind=OpKind.ATTENTION,
+        stored=at.kv_format,
         dtype=at.core_dtype,
         flops=at.tokens * (heads * (2 * both * float(at.cross_tokens))),
         traffic_bytes={

@@ -3,6 +3,8 @@
 Letters: B sequences, T tokens, H hidden, V vocabulary. TP splits the vocabulary of both tables.
 """
 
+from dataclasses import replace
+
 from inferometer.blocks import layer_inputs, residual
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
 from inferometer.blocks.tensors import Tensor, local_rows
@@ -101,11 +103,12 @@ def logits(low: Lowering, model: ModelSpec, residuals: tuple[str, ...]) -> Segme
     local = local_rows(table, low.shards)
     gathered = low.message("gather-logits", CollectiveKind.ALL_GATHER, "tp", rows * (model.vocab * WIDE_BYTES))
     best = low.message("gather-best", CollectiveKind.ALL_GATHER, "tp", rows * (at.tp * CANDIDATE_BYTES))
+    sample = low.elementwise("sample", rows * (local * WIDE_BYTES), shape="[{t}, {v}]", sizes={"t": rows, "v": local})
     nodes: list[Node] = [
         *residual.around(model, low, "final", rows),
         low.norm("final-norm", rows),
         *low.gemm("head", (table,), rows),
-        low.elementwise("sample", rows * (local * WIDE_BYTES), shape="[{t}, {v}]", sizes={"t": rows, "v": local}),
+        replace(sample, sequences=at.sequences),
         Choice(name="logits", plans=(Plan(name="gather", nodes=(gathered,)), Plan(name="local", nodes=(best,)))),
     ]
     last = low.message("gather-last", CollectiveKind.ALL_GATHER, "tp", rows * (low.hidden * WIDE_BYTES))

@@ -149,6 +149,7 @@ def _scores(
     return Work(
         name="index-scores",
         kind=OpKind.ATTENTION,
+        stored=key_format,
         dtype=at.dtypes[key_format],
         flops=at.sequences * (2 * indexer.heads * indexer.dim * pairs) / spread,
         traffic_bytes={

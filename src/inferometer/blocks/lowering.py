@@ -267,7 +267,8 @@ class Lowering:
     def norm(self, name: str, rows: Column) -> Work:
         """Return residual add and norm of `rows` tokens: read x and residual, write both."""
         shape = f"[{{t}}, {self.hidden}] + [{{t}}, {self.hidden}]"
-        return self.elementwise(name, rows * (4 * self.hidden * WIDE_BYTES), shape=shape, sizes={"t": rows})
+        work = self.elementwise(name, rows * (4 * self.hidden * WIDE_BYTES), shape=shape, sizes={"t": rows})
+        return replace(work, summed=self.at.tp)
 
     def norms(self, name: str, rows: Column, block: Block) -> list[Node]:
         """Return the norms of a block's input and output: the residual is added in one, another reads and writes.

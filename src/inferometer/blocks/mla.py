@@ -219,6 +219,7 @@ def _core(
         items=low.at.sequences,
         name="attention-core",
         kind=OpKind.ATTENTION,
+        stored=f"latent-{low.at.kv_format}",
         dtype=low.at.core_dtype,
         flops=flops,
         traffic_bytes={Traffic.KV: kv, Traffic.ACTIVATIONS: io},

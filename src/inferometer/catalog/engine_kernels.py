@@ -12,6 +12,9 @@ from inferometer.specs.deployment import NO_KERNELS, Kernels
 
 FILE = "engine_kernels.toml"
 
+STATED = ("families", "launches", "reduced")
+"""What is said of an engine, each with its source."""
+
 
 class Stated(Spec, frozen=True, kw_only=True):
     """One engine of the file."""
@@ -19,6 +22,7 @@ class Stated(Spec, frozen=True, kw_only=True):
     name: str
     families: tuple[str, ...] = ()
     launches: dict[str, float] = {}
+    reduced: tuple[str, ...] = ()
     sources: dict[str, str] = {}
 
 
@@ -28,9 +32,9 @@ def load_kernels() -> MappingProxyType[str, Kernels]:
     found = {}
     for table in tomllib.loads(read_data(FILE))["engine"]:
         own = convert(f"{FILE}: {table.get('name')}", table, Stated)
-        if missing := [name for name in ("families", "launches") if getattr(own, name) and not own.sources.get(name)]:
+        if missing := [name for name in STATED if getattr(own, name) and not own.sources.get(name)]:
             raise InferometerError(f"{FILE}: {own.name}: no source for {', '.join(missing)}")
-        found[own.name] = Kernels(families=own.families, launches=own.launches)
+        found[own.name] = Kernels(**{name: getattr(own, name) for name in STATED})
     return MappingProxyType(found)
 
 

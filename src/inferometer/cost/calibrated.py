@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+import numpy as np
 
 from inferometer.cost.backend import Band, CostBackend, Support, Told, WorkPrice
 from inferometer.cost.calibration import Calibration, calibration_of
@@ -22,6 +23,7 @@ from inferometer.cost.kernels import (
     FEW_QUERIES,
     Generation,
     Link,
+    Product,
     decode_price,
     grouped_price,
     other_price,
@@ -30,7 +32,7 @@ from inferometer.cost.kernels import (
 )
 from inferometer.cost.roofline import total_bytes
 from inferometer.errors import InferometerError, unknown_name
-from inferometer.graph.ops import NONE, OpKind, Work
+from inferometer.graph.ops import NONE, Column, OpKind, Work
 from inferometer.specs.deployment import NO_KERNELS, Kernels
 from inferometer.specs.hardware import Axis, ChipSpec
 
@@ -182,34 +184,40 @@ class Calibrated:
 
     def price(self, work: Work, chip: ChipSpec) -> WorkPrice:
         """Return the seconds of one op, columns: by the form of its kind (`cost.kernels`)."""
-        own, work = self.generation(chip), self._launched(work)
-        if work.kernels == 0:
-            return FREE
+        own, times = self.generation(chip), self._launches(work)
+        if times is not None:
+            if not isinstance(times, np.ndarray) and times == 0:
+                return FREE
+            work = replace(work, kernels=work.kernels * times)
         moved = total_bytes(work)
         bandwidth = chip.memory_bytes_per_s
         if work.kind in (OpKind.ELEMENTWISE, OpKind.LOOKUP):
             return other_price(work, own, bandwidth, moved)
         peak = chip.peak_flops_per_s[work.dtype]
+        units = own.units * peak / (own.units_peak_flops_per_s * WIDTHS[work.dtype])
         if work.kind is OpKind.ATTENTION:
             if float(work.rows.max()) <= FEW_QUERIES:
-                return decode_price(work, self._run(own.decode), peak, bandwidth, moved)
+                core = self._run(core_of(own.decode, work.stored))
+                return decode_price(work, core, units=units, peak=peak, bandwidth=bandwidth, moved=moved)
             return prefill_price(work, own.prefill, peak, bandwidth, moved)
-        units = own.units * peak / (own.units_peak_flops_per_s * WIDTHS[work.dtype])
         if work.kind is OpKind.GROUPED_GEMM:
             run = self._run(found_of(own.grouped, work))
             return grouped_price(work, run, units=units, peak=peak, bandwidth=bandwidth, moved=moved)
-        product = found_of(own.gemm, work)
+        product = product_of(own.gemm, work)
         return product_price(work, product, units=units, peak=peak, bandwidth=bandwidth, moved=moved)
 
     def running(self, kernels: Kernels) -> "Calibrated":
         """Return the backend for an engine that runs `kernels`."""
         return replace(self, kernels=kernels)
 
-    def _launched(self, work: Work) -> Work:
-        """Return an op with the kernels that the engine launches for it."""
-        launches = self.kernels.launches
-        times = launches.get(f"{work.name}@{work.stored}", launches.get(work.name)) if launches else None
-        return work if times is None else replace(work, kernels=work.kernels * times)
+    def _launches(self, work: Work) -> float | Column | None:
+        """Return by how much the kernels of an op differ with the engine's; None where they are as lowered."""
+        told = self.kernels
+        if work.summed is not None and work.name in told.reduced:
+            return np.where(work.summed > 1, 0.0, 1.0)
+        if not told.launches:
+            return None
+        return told.launches.get(f"{work.name}@{work.stored}", told.launches.get(work.name))
 
     def _run(self, table: Mapping[str, T]) -> T:
         """Return the coefficients of the kernels that are run: the engine's, else the table's first."""
@@ -265,6 +273,9 @@ class Calibrated:
         return told(self, load_fits(), load_serving())
 
 
+LATENTS = "latent-"
+"""In front of the format of a cache whose entries are K and V at once."""
+
 FREE = WorkPrice(NONE, NONE, NONE)
 """Of an op that is a part of another."""
 
@@ -285,6 +296,22 @@ def found_of(table: Mapping[str, T], work: Work) -> T:
     """Return a table's entry for a product: of its weights in its arithmetic, of its weights, of its arithmetic."""
     names = (f"{work.stored}-{work.dtype}", work.stored, work.dtype, *LIKE.get(work.dtype, ()))
     return table[next(name for name in names if name in table)]
+
+
+def core_of(table: Mapping[str, T], cached: str) -> T:
+    """Return a table's entry for a format of the cache: its own, the nearest, or 16 bits; of latents, theirs first."""
+    plain = cached.removeprefix(LATENTS)
+    formats = (plain, *LIKE.get(plain, ()), "bf16")
+    names = (*(f"{LATENTS}{name}" for name in formats if plain != cached), *formats)
+    return table[next(name for name in names if name in table)]
+
+
+def product_of(table: Mapping[str, Product], work: Work) -> Product:
+    """Return the coefficients of a product; of weights that it unpacks, without tiles, as no such kernel was timed."""
+    own = found_of(table, work)
+    if not work.stored or work.stored == work.dtype or work.stored in table:
+        return own
+    return msgspec.structs.replace(own, fill=0.0, depth_s=0.0)
 
 
 def shipped(calibration: object | None = None) -> Calibrated:

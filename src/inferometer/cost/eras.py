@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from inferometer.cost.factors import NAMES, Factors
+from inferometer.cost.factors import LONGER, SLOWER, Factors
 
 ERAS_FILE = Path(__file__).parent / "data" / "eras.json"
 
@@ -78,8 +78,8 @@ def aged(factors: Mapping[str, Factors], era: Era, fold: int | None = None) -> d
     found = {}
     for generation, own in factors.items():
         times = era.on(generation, fold)
-        longer = {name: getattr(own, name) * times for name in ("fixed", "grouped", "messages")}
-        slower = {name: getattr(own, name) / times for name in NAMES if name not in longer}
+        longer = {name: getattr(own, name) * times for name in LONGER}
+        slower = {name: getattr(own, name) / times for name in SLOWER}
         basis = "calibrated" if own.basis == "calibrated" and generation in era.scalars else "assumed"
         found[generation] = msgspec.structs.replace(own, **longer, **slower, basis=basis)
     return found

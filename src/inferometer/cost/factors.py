@@ -1,7 +1,8 @@
 """What serving adds to kernels: factors on the fitted coefficients of a generation, from end-to-end measurements.
 
-A kernel in an engine is not the kernel of a table: the engine fuses, replaces and overlaps some. Five factors a
-generation say by how much; 1 leaves the kernels as they were timed. Fitted by `inferometer.measurement.fit_serving`.
+A kernel in an engine is not the kernel of a table: the engine fuses, replaces and overlaps some, tokens do not spread
+evenly over experts, and ranks wait for each other. Eight factors a generation say by how much; 1 leaves the kernels as
+they were timed. Fitted by `inferometer.measurement.fit_serving`.
 """
 
 from typing import Literal
@@ -22,14 +23,23 @@ class Factors(msgspec.Struct, frozen=True, kw_only=True):
     """Shares of the memory bandwidth."""
     flops: float = 1.0
     """Shares of the arithmetic peak."""
+    experts: float = 1.0
+    """The same of grouped products, beside `flops`."""
     messages: float = 1.0
     """Latency of a step between chips of this generation."""
+    links: float = 1.0
+    """Shares of the rate of links between them."""
+    sequences: float = 1.0
+    """What the host does for a sequence."""
     basis: Literal["calibrated", "assumed"] = "assumed"
     n: int = 0
     """Published numbers they are fitted to."""
 
 
-NAMES = ("fixed", "grouped", "memory", "flops", "messages")
+NAMES = ("fixed", "grouped", "memory", "flops", "experts", "messages", "links", "sequences")
+LONGER = ("fixed", "grouped", "messages", "sequences")
+SLOWER = ("memory", "flops", "links")
+"""Factors that grow, and fall, where all takes longer; `experts` stands on `flops`."""
 
 
 def share(value: float, factor: float) -> float:
@@ -44,6 +54,8 @@ def product_with(own: Product, f: Factors) -> Product:
         flops_share=share(own.flops_share, f.flops),
         bytes_share=share(own.bytes_share, f.memory),
         fill=own.fill,
+        depth_s=own.depth_s / f.flops,
+        piece=own.piece,
     )
 
 
@@ -51,7 +63,7 @@ def grouped_with(own: Grouped, f: Factors) -> Grouped:
     """Return a grouped product's coefficients under the factors."""
     return Grouped(
         t0_s=own.t0_s * f.grouped,
-        flops_share=share(own.flops_share, f.flops),
+        flops_share=share(own.flops_share, f.flops * f.experts),
         bytes_share=share(own.bytes_share, f.memory),
         tile_s=own.tile_s * f.grouped,
         depth_s=own.depth_s * f.grouped,
@@ -62,9 +74,11 @@ def decode_with(own: Decode, f: Factors) -> Decode:
     """Return the coefficients of an attention core with few queries under the factors."""
     return Decode(
         t0_s=own.t0_s * f.fixed,
-        item_s=own.item_s * f.fixed,
         flops_share=share(own.flops_share, f.flops),
         bytes_share=share(own.bytes_share, f.memory),
+        wave_s=own.wave_s / f.flops,
+        depth_s=own.depth_s / f.flops,
+        piece=own.piece,
     )
 
 
@@ -75,11 +89,14 @@ def generation_with(own: Generation, f: Factors) -> Generation:
         own,
         launch_s=own.launch_s * f.fixed,
         elementwise_share=share(own.elementwise_share, f.memory),
+        sequence_s=own.sequence_s * f.sequences,
         gemm={name: product_with(x, f) for name, x in own.gemm.items()},
         grouped={
             name: {kernel: grouped_with(x, f) for kernel, x in kernels.items()} for name, kernels in own.grouped.items()
         },
-        decode={kernel: decode_with(x, f) for kernel, x in own.decode.items()},
+        decode={
+            name: {kernel: decode_with(x, f) for kernel, x in kernels.items()} for name, kernels in own.decode.items()
+        },
         prefill=Prefill(
             t0_s=p.t0_s * f.fixed,
             flops_share=share(p.flops_share, f.flops),
@@ -91,4 +108,4 @@ def generation_with(own: Generation, f: Factors) -> Generation:
 
 def link_with(own: Link, f: Factors) -> Link:
     """Return a link under the factors."""
-    return msgspec.structs.replace(own, alpha_s=own.alpha_s * f.messages)
+    return msgspec.structs.replace(own, alpha_s=own.alpha_s * f.messages, share=share(own.share, f.links))

@@ -178,7 +178,7 @@ def _decode_form(kv_bytes: float) -> Form:
 def _core_work(group: Column, items: Column, seen: Column, d: Column, kv: Column) -> Work:
     traffic = {Traffic.KV: kv + 0 * group, Traffic.ACTIVATIONS: items * group * (d * WIDE_BYTES) + 0 * seen}
     flops = items * group * seen * (2 * d)
-    return _work(OpKind.ATTENTION, "bf16", flops, traffic, rows=ONE, features=group, items=items)
+    return _work(OpKind.ATTENTION, "bf16", flops, traffic, rows=ONE, features=group, items=items, sizes={"s": seen})
 
 
 def _mla_decode_form(kv_bytes: float) -> Form:

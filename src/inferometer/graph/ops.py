@@ -80,9 +80,14 @@ class Work:
     items: Column = field(default_factory=_one)
     """Independent pieces: experts or heads of a product, pairs of sequence and kv head of an attention core."""
     stored: str = ""
-    """Format of the weights that a product multiplies; nothing where it has none."""
-    kernels: float = 1.0
+    """Format of the weights that a product multiplies, or of the cache that a core reads, after `latent-` where its
+    entries are K and V at once; nothing where it has none."""
+    kernels: float | Column = 1.0
     """Kernels an engine launches for it."""
+    summed: Column | None = None
+    """Ranks whose sums it takes in; None where it takes none."""
+    sequences: Column | None = None
+    """Sequences that the host hands a token each: picked, written down, streamed; None where it does nothing."""
     share: float = 1.0
     """Share of the passes in which the op has these counts (a quadrature weight over contexts)."""
 

@@ -3,8 +3,8 @@
 python -m inferometer.measurement.fit_kernels
 
 One set of coefficients a generation and form, over all its chips: few, and each with bounds, so that they stay physics.
-Errors are of rows held out, five-fold. Of tables whose rows time more than the kernel (a quantise pass before an fp8
-product), the fixed time of that is fitted beside and left out.
+Errors are of rows held out, five-fold. Narrow products grow with what goes in beyond what reading it takes, as where it
+is quantised first: that is fitted beside and left out, as lowering counts it apart.
 """
 
 import datetime as dt
@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inferometer.catalog.chips import load_chips
-from inferometer.cost.calibrated import KERNELS_FILE
+from inferometer.cost.calibrated import KERNELS_FILE, LATENTS
 from inferometer.cost.kernels import (
     Decode,
     Grouped,
@@ -34,8 +34,20 @@ from inferometer.cost.kernels import (
 from inferometer.cost.roofline import total_bytes
 from inferometer.graph.ops import Work
 from inferometer.measurement.fit_links import fit_links
-from inferometer.measurement.fit_plan import ASSUMED, CORES, FITTED, GROUPED, KERNELS, Given, kernels_of
-from inferometer.measurement.kernel_works import DTYPES, KINDS, attention_work, gemm_work, moe_works
+from inferometer.measurement.fit_plan import (
+    ASSUMED,
+    CACHED,
+    CORES,
+    FITTED,
+    GROUPED,
+    KERNELS,
+    LATENT_CORES,
+    LENT,
+    PRODUCTS,
+    Given,
+    kernels_of,
+)
+from inferometer.measurement.kernel_works import DTYPES, KINDS, attention_work, gemm_work, latent_work, moe_works
 from inferometer.measurement.kernels import Row, load_kernels, tables
 from inferometer.specs.hardware import ChipSpec
 
@@ -57,8 +69,6 @@ class Table:
     works: tuple[Work, ...]
     """What the timed kernel is made of; columns over rows."""
     timed_s: Vector
-    extra: bool = False
-    """Whether the rows time a fixed something besides."""
 
 
 Make = Callable[[tuple[Row, ...]], tuple[Work, ...]]
@@ -76,8 +86,9 @@ class Form:
 
 
 def product_of(x: Vector) -> Product:
-    """Return the coefficients of a product from a vector (t0 in us, shares, fill)."""
-    return Product(t0_s=x[0] * MICRO, flops_share=x[1], bytes_share=x[2], fill=x[3])
+    """Return the coefficients of a product from a vector (t0 in us, shares, fill, depth in us, a piece of it)."""
+    shares = {"flops_share": x[1], "bytes_share": x[2], "fill": x[3]}
+    return Product(t0_s=x[0] * MICRO, depth_s=x[4] * MICRO, piece=x[5] if len(x) > NARROW else 0.0, **shares)
 
 
 def grouped_of(x: Vector) -> Grouped:
@@ -87,11 +98,19 @@ def grouped_of(x: Vector) -> Grouped:
 
 
 def _product(x: Vector, table: Table) -> Vector:
-    """Price the product of a table, and what it times besides: x[4] us."""
     (work,), chip = table.works, table.chip
     rates = {"units": table.given.units_of(chip), "peak": chip.peak_flops_per_s[work.dtype]}
-    own = product_price(work, product_of(x), bandwidth=chip.memory_bytes_per_s, moved=total_bytes(work), **rates)
-    return own.total_s + (x[4] * MICRO if table.extra else 0.0)
+    return product_price(
+        work, product_of(x), bandwidth=chip.memory_bytes_per_s, moved=total_bytes(work), **rates
+    ).total_s
+
+
+def _quantised(x: Vector, table: Table) -> Vector:
+    """Price the product of a table, and the passes over what goes in that it times besides: x[-1] of it in 16 bits."""
+    (work,) = table.works
+    rows_in = work.flops / (2 * work.features) if work.features is not None else work.rows
+    passes_s: Vector = rows_in * (2 * x[-1] / table.chip.memory_bytes_per_s)
+    return _product(x[:-1], table) + passes_s
 
 
 def _grouped(x: Vector, table: Table) -> Vector:
@@ -107,14 +126,15 @@ def _grouped(x: Vector, table: Table) -> Vector:
 
 
 def decode_of(x: Vector) -> Decode:
-    """Return the coefficients of a core with few queries from a vector (t0 in us, an item in ns, shares)."""
-    return Decode(t0_s=x[0] * MICRO, item_s=x[1] * 1e-9, flops_share=x[2], bytes_share=x[3])
+    """Return the coefficients of a core with few queries from a vector (t0, wave and depth in us)."""
+    times = {"t0_s": x[0] * MICRO, "wave_s": x[3] * MICRO, "depth_s": x[4] * MICRO}
+    return Decode(flops_share=x[1], bytes_share=x[2], piece=x[5], **times)
 
 
 def _decode(x: Vector, table: Table) -> Vector:
     (work,), chip = table.works, table.chip
-    peak = chip.peak_flops_per_s[work.dtype]
-    return decode_price(work, decode_of(x), peak, chip.memory_bytes_per_s, total_bytes(work)).total_s
+    rates = {"units": table.given.units_of(chip), "peak": chip.peak_flops_per_s[work.dtype]}
+    return decode_price(work, decode_of(x), bandwidth=chip.memory_bytes_per_s, moved=total_bytes(work), **rates).total_s
 
 
 def _prefill(x: Vector, table: Table) -> Vector:
@@ -124,12 +144,15 @@ def _prefill(x: Vector, table: Table) -> Vector:
     return prefill_price(work, own, peak, chip.memory_bytes_per_s, total_bytes(work)).total_s
 
 
-GEMM = Form(_product, (4, 0.75, 0.8, 0.2, 8), (1, 0.2, 0.3, 0, 0), (8, 1, 1, 1, 20))
+WIDE = Form(_product, (3, 0.75, 0.8, 0.1, 1, 4096), (1, 0.2, 0.3, 0, 0, 256), (8, 1, 1, 1, 10, 65536))
+"""Of bf16, which splits its depth."""
+NARROW = 5
+GEMM = Form(_quantised, (4, 0.7, 0.8, 0.2, 0.5, 2), (1, 0.2, 0.3, 0, 0, 0), (8, 1, 1, 1, 10, 12))
 EXPERTS = Form(_grouped, (12, 0.5, 0.8, 0.5, 0.5), (2, 0.1, 0.2, 0, 0), (50, 1, 1, 8, 8))
 BEST_DECODE = 660 / 989.5
 """Share of peak that FlashMLA reports of an H800 at 128 heads (its README, 2025-04-22): timed cores of fewer heads a kv
 head are bound by memory and say little about flops, so this bounds their fit."""
-DECODE = Form(_decode, (11, 20, 0.5, 0.85), (2, 0, 0.02, 0.2), (25, 60, BEST_DECODE, 1))
+DECODE = Form(_decode, (8, 0.5, 0.85, 2, 1, 1000), (2, 0.02, 0.2, 0, 0, 64), (25, BEST_DECODE, 1, 10, 20, 65536))
 PREFILL = Form(_prefill, (12, 500, 0.65, 0.5), (2, 0, 0.1, 0.1), (25, 2000, 1, 1))
 
 
@@ -159,7 +182,7 @@ def held_out(form: Form, data: Sequence[tuple[Table, Make]]) -> Vector:
 
 def _some(table: Table, make: Make, keep: list[bool]) -> Table:
     rows = tuple(row for row, own in zip(table.rows, keep, strict=True) if own)
-    return Table(table.chip, table.given, rows, make(rows), table.timed_s[np.array(keep)], table.extra)
+    return Table(table.chip, table.given, rows, make(rows), table.timed_s[np.array(keep)])
 
 
 def error_of(ratios: Vector) -> dict[str, float | int]:
@@ -191,17 +214,16 @@ def chosen(
         if make is None or len(own) < FOLDS:
             continue
         seconds = np.array([float(row["seconds"]) for row in own])
-        extra = op == "gemm" and dtype in ("fp8", "nvfp4")
-        found.append((Table(chips[chip], given, own, make(own), seconds, extra), make))
+        found.append((Table(chips[chip], given, own, make(own), seconds), make))
     return found
 
 
 def gemms(stored: str) -> Callable[[str, str], Make | None]:
-    """Return what makes the works of products: TensorRT-LLM's tables, and vLLM's of bf16, which time nothing else."""
+    """Return what makes the works of products of one format."""
     kind = KINDS[DTYPES[stored]]
 
     def wanted(engine: str, dtype: str) -> Make | None:
-        if dtype != DTYPES[stored] or (engine == "VLLM" and stored != "bf16"):
+        if dtype != DTYPES[stored] or engine not in PRODUCTS[stored]:
             return None
         return lambda rows: (gemm_work(rows, kind),)
 
@@ -234,6 +256,14 @@ def _cores(engines: tuple[str, ...], dtypes: tuple[str, ...]) -> Callable[[str, 
     return wanted
 
 
+def _latents(engine: str, dtype: str) -> Callable[[str, str], Make | None]:
+    def wanted(own: str, stored: str) -> Make | None:
+        kv_bytes = 1.0 if "fp8" in dtype else 2.0
+        return (lambda rows: (latent_work(rows, kv_bytes, "bf16"),)) if (own, stored) == (engine, dtype) else None
+
+    return wanted
+
+
 def _fitted(form: Form, data: list[tuple[Table, Make]], errors: dict[str, Any], name: str) -> Vector | None:
     if sum(len(table.rows) for table, _ in data) < LEAST_ROWS:
         return None
@@ -248,19 +278,26 @@ def fit_generation(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     errors: dict[str, Any] = {}
     own: dict[str, Any] = {"gemm": {}, "grouped": {}, "decode": {}}
     for stored in DTYPES:
-        x = _fitted(GEMM, chosen(name, "gemm", gemms(stored)), errors, f"gemm.{stored}")
+        form = WIDE if stored == "bf16" else GEMM
+        x = _fitted(form, chosen(name, "gemm", gemms(stored)), errors, f"gemm.{stored}")
         if x is not None:
-            own["gemm"][stored] = _rounded(product_of(x))
+            own["gemm"][stored] = _rounded(product_of(x if form is WIDE else x[:-1]))
     for (stored, dtype), kernels in product(GROUPED.items(), KERNELS):
         data = chosen(name, "moe_grouped_gemm", experts(dtype), runs(kernels))
         x = _fitted(EXPERTS, data, errors, f"grouped.{stored}.{kernels}")
         if x is not None:
             own["grouped"].setdefault(stored, {})[kernels] = _rounded(grouped_of(x))
-    for kernels, engine in CORES.items():
-        data = chosen(name, "attn_decode", _cores((engine,), ("kv_bfloat16", "kv_fp8")))
-        x = _fitted(DECODE, data, errors, f"decode.{kernels}")
+    for (cached, dtype), (kernels, engine) in product(CACHED.items(), CORES.items()):
+        x = _fitted(
+            DECODE, chosen(name, "attn_decode", _cores((engine,), (dtype,))), errors, f"decode.{cached}.{kernels}"
+        )
         if x is not None:
-            own["decode"][kernels] = _rounded(decode_of(x))
+            own["decode"].setdefault(cached, {})[kernels] = _rounded(decode_of(x))
+    for (cached, dtype), (kernels, engine) in product(CACHED.items(), LATENT_CORES.items()):
+        latents = f"{LATENTS}{cached}"
+        x = _fitted(DECODE, chosen(name, "mla_decode", _latents(engine, dtype)), errors, f"decode.{latents}.{kernels}")
+        if x is not None:
+            own["decode"].setdefault(latents, {})[kernels] = _rounded(decode_of(x))
     x = _fitted(PREFILL, chosen(name, "attn_prefill", _cores(("VLLM", "TRTLLM"), ("bfloat16",))), errors, "prefill")
     if x is not None:
         own["prefill"] = _rounded(Prefill(t0_s=x[0] * MICRO, ramp_rows=x[1], flops_share=x[2], bytes_share=x[3]))
@@ -276,6 +313,8 @@ def main() -> None:
     generations, errors = {}, {}
     for name in FITTED:
         generations[name], errors[name] = fit_generation(name)
+    for name, (other, forms) in LENT.items():
+        generations[name] |= {form: generations[other][form] for form in forms}
     for name, like in ASSUMED.items():
         generations[name] = like.of(generations)
     links, errors["links"] = fit_links()

@@ -30,8 +30,12 @@ class Given(NamedTuple):
             "units_peak_flops_per_s": self.units_peak_flops_per_s,
             "launch_s": self.launch_s,
             "elementwise_share": self.elementwise_share,
+            "sequence_s": SEQUENCE_S,
         }
 
+
+SEQUENCE_S = 5e-6
+"""What an engine's host does for a sequence in a step (assumed; the factor on it is fitted to published runs)."""
 
 _LAUNCH_S, _ELEMENTWISE_SHARE = 2e-6, 0.7
 """Smallest kernels of the tables take 2 to 2.5 us; copies reach 0.7 of the bandwidth (assumed)."""
@@ -42,7 +46,13 @@ FITTED: Mapping[str, Given] = {
     "ada": Given(142, 362e12, _LAUNCH_S, _ELEMENTWISE_SHARE, _SOURCE),
     "hopper": Given(132, 989.5e12, _LAUNCH_S, _ELEMENTWISE_SHARE, _SOURCE),
     "blackwell": Given(148, 2250e12, _LAUNCH_S, _ELEMENTWISE_SHARE, _SOURCE),
+    "blackwell-pro": Given(
+        188, 467.8e12, _LAUNCH_S, _ELEMENTWISE_SHARE, f"{_SOURCE}; attention of prompts is ada's (assumed)"
+    ),
 }
+
+LENT: Mapping[str, tuple[str, tuple[str, ...]]] = {"blackwell-pro": ("ada", ("prefill",))}
+"""Generation -> another, whose forms it has where its own were not timed (assumed)."""
 
 
 class Timed(NamedTuple):
@@ -82,9 +92,25 @@ GROUPED = {
 """Format of experts, and arithmetic type where it is not the format's own -> dtype of the tables."""
 
 
+PRODUCTS = {
+    "bf16": ("SGLANG", "TRTLLM", "VLLM"),
+    "fp8": ("SGLANG",),
+    "fp8-block": ("SGLANG",),
+    "nvfp4": ("SGLANG",),
+}
+"""Format of a product's weights -> engines whose tables time it. Left out: TensorRT-LLM's and vLLM's of narrow weights,
+which time more (a quantise pass beside, launches outside CUDA graphs)."""
+
 CORES = {"flash": "VLLM", "xqa": "TRTLLM"}
 """Family of attention kernels of few queries -> engine whose tables time it. vLLM's are FlashAttention's, on Blackwell
 those that TensorRT-LLM generates."""
+
+
+LATENT_CORES = {"flash": "SGLANG", "xqa": "TRTLLM"}
+"""The same of cores over latents."""
+
+CACHED = {"bf16": "kv_bfloat16", "fp8": "kv_fp8"}
+"""Format of the cache -> dtype of the tables."""
 
 
 def kernels_of(dtype: str, kernel: str) -> str:
@@ -99,30 +125,48 @@ def kernels_of(dtype: str, kernel: str) -> str:
     return next((timed.kernels for timed in fits if any(name in kernel for name in timed.names)), "")
 
 
+UNPACKED = "latent-fp8"
+"""A cache that FlashAttention unpacks first on Hopper: no other maker's kernels are taken to."""
+
+
 class Like(NamedTuple):
     """A generation without timings, and the one whose kernels it is taken for."""
 
     other: str
     launch: float
     """Times its fixed times."""
+    tiles: bool = False
+    """Whether products and cores have its tiles and waves: another maker's units are nothing like them."""
 
     def of(self, fitted: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """Return the other's coefficients, fixed times in proportion, marked assumed."""
         own: dict[str, Any] = _scaled(dict(fitted[self.other]), self.launch)
+        if not self.tiles:
+            own["gemm"] = {name: one | {"fill": 0.0, "depth_s": 0.0} for name, one in own["gemm"].items()}
+            own["decode"] = {
+                cached: {name: _one_wave(one) for name, one in kernels.items()}
+                for cached, kernels in own["decode"].items()
+                if cached != UNPACKED
+            }
         return own | {"basis": "assumed", "source": f"as {self.other}, fixed times x {self.launch:g}"}
+
+
+def _one_wave(core: Mapping[str, float]) -> dict[str, float]:
+    """Return the coefficients of a core whose work is always one wave."""
+    t0_s = float(f"{core['t0_s'] + core['wave_s']:.3g}")
+    return {**core, "t0_s": t0_s, "wave_s": 0.0, "depth_s": 0.0}
 
 
 def _scaled(value: Any, times: float, key: str = "") -> Any:
     if isinstance(value, dict):
         return {k: _scaled(v, times, k) for k, v in value.items()}
-    return float(f"{value * times:.3g}") if key in ("t0_s", "item_s", "tile_s", "depth_s", "launch_s") else value
+    return float(f"{value * times:.3g}") if key in ("t0_s", "tile_s", "wave_s", "depth_s", "launch_s") else value
 
 
 ASSUMED: Mapping[str, Like] = {
-    "volta": Like("ampere", 1.0),
-    "turing": Like("ampere", 1.0),
-    "blackwell-pro": Like("ada", 1.0),
-    "rubin": Like("blackwell", 1.0),
+    "volta": Like("ampere", 1.0, tiles=True),
+    "turing": Like("ampere", 1.0, tiles=True),
+    "rubin": Like("blackwell", 1.0, tiles=True),
     "cdna2": Like("ampere", 2.0),
     "cdna3": Like("hopper", 2.0),
     "cdna4": Like("hopper", 1.2),

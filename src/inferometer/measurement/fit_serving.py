@@ -2,11 +2,11 @@
 
 python -m inferometer.measurement.fit_serving
 
-Five factors a generation (`cost.factors`), by Gauss-Newton on log(predicted / measured): few, each drawn to 1 so that
+Eight factors a generation (`cost.factors`), by Gauss-Newton on log(predicted / measured): few, each drawn to 1 so that
 what the points do not tell stays as the kernels were timed. A pair of model and chip weighs the same however many rows
 it has, but less by classes that say less (WEIGHTS). Folds are of such pairs: the factors of a fold have not seen its
 models on its chips, and `validate` prices every row with its own fold's. Left out of the fit, not of the score: rows
-marked suspicious, Argonne's of 2024, and TTFT, which is the engine's more than the chip's.
+marked suspicious, those of 2024's software, and TTFT, which is the engine's more than the chip's.
 """
 
 import datetime as dt
@@ -38,7 +38,7 @@ PULL_COMMON, PULL_OWN = 2.0, 1.0
 pairs of model and chip."""
 SPREAD = 0.15
 """Residual beyond which a row's weight falls, so that no single strange series decides."""
-WEIGHTS = {"A": 0.2, "C": 0.2}
+WEIGHTS = {"A": 0.1, "C": 0.3}
 """Class -> weight of a pair's rows, of others 1: class A is software of 2023 and 2024, class C states no batch."""
 LIMITS = (0.3, 3.5)
 """Least and most of a factor."""
@@ -66,7 +66,8 @@ def fitted_rows() -> Rows:
     found = []
     for one in asked_points():
         point, chip = one.point, chip_of(one.question.setup.chip)
-        if chip is None or point.suspicious or point.source.url.startswith(ARGONNE) or point.metric == "ttft":
+        old = bool(one.question.era) or point.source.url.startswith(ARGONNE)
+        if chip is None or point.suspicious or old or point.metric == "ttft":
             continue
         found.append((one, chip))
     return Rows(
@@ -98,7 +99,7 @@ class Linear(NamedTuple):
     off: Vector
     """(n,)."""
     slope: Vector
-    """(n, 5) by log factor."""
+    """(n, 8) by log factor."""
 
     def residuals(self, mine: Mask, center: Mapping[str, Vector], rows: Rows) -> Vector:
         """Return the residuals of some rows, moved to the log factors `center` of their generations."""

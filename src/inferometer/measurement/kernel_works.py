@@ -85,6 +85,33 @@ def attention_work(rows: Sequence[Row], kv_bytes: float, dtype: str) -> Work:
         rows=queries,
         features=heads / kv_heads,
         items=b * kv_heads,
+        sizes={"s": seen},
+    )
+
+
+LATENT, ROTATED = 512.0, 64.0
+"""Elements of DeepSeek's latent, and of the key beside it, of one token: each head's query meets both, its output the
+latent alone."""
+
+
+def latent_work(rows: Sequence[Row], kv_bytes: float, dtype: str) -> Work:
+    """Return attention cores over latents: one query of S cached tokens, whose heads all read the same entry."""
+    b, heads, cached = (_column(rows, name) for name in ("batch", "heads", "kv_len"))
+    both = 2 * LATENT + ROTATED
+    return Work(
+        name="attention-core",
+        kind=OpKind.ATTENTION,
+        dtype=dtype,
+        flops=b * heads * cached * (2 * both),
+        traffic_bytes={
+            Traffic.KV: b * cached * ((LATENT + ROTATED) * kv_bytes),
+            Traffic.ACTIVATIONS: b * heads * (both * WIDE_BYTES),
+        },
+        replication=ONE,
+        shape="",
+        features=heads,
+        items=b,
+        sizes={"s": cached},
     )
 
 

@@ -1,8 +1,7 @@
 """Timed kernels: one row is one kernel on one chip, in our own columns and SI units.
 
-`data/kernels.csv.gz`, and `data/experts.csv.gz` of expert blocks, are samples of the tables that NVIDIA's
-aiconfigurator-core 0.12.0 ships (Apache-2.0; github.com/ai-dynamo/aiconfigurator), written by `scripts/make_kernels.py`
-and `scripts/make_experts.py`.
+FILES are samples of the tables that NVIDIA's aiconfigurator-core 0.12.0 ships (Apache-2.0;
+github.com/ai-dynamo/aiconfigurator), written by `scripts/make_timings.py` and, of the first, `scripts/make_kernels.py`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -42,7 +41,7 @@ COLUMNS = (
     "seconds",
 )
 
-FILES = ("kernels.csv.gz", "experts.csv.gz")
+FILES = ("kernels.csv.gz", "products.csv.gz", "cores.csv.gz", "latents.csv.gz", "experts.csv.gz")
 
 Row = dict[str, str]
 

@@ -1,10 +1,10 @@
 """Factors from a few runs of one model on one chip: drawn to the shipped ones, and held against the runs left out.
 
-Letters: x the log of predicted over measured time of a run, s what all its times are off by, d (5,) what each factor
+Letters: x the log of predicted over measured time of a run, s what all its times are off by, d (8,) what each factor
 differs by beside.
 
 Of few runs mostly s can be told, of many also which factor: minimise sum x^2 + s^2 / a + |d|^2 / b over log factors
-fixed + s, grouped + s, memory - s, flops - s, messages + s, each plus its d. Gauss-Newton, runs far off counting less.
+f + s of those of times, f - s of those of rates, each plus its d. Gauss-Newton, runs far off counting less.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from inferometer.cost.calibrated import calibrated_with, load_serving
-from inferometer.cost.factors import NAMES, Factors
+from inferometer.cost.factors import LONGER, NAMES, SLOWER, Factors
 from inferometer.errors import InferometerError
 from inferometer.measurement.bands import Vector
 from inferometer.measurement.passes import Known, Pricer
@@ -22,7 +22,7 @@ from inferometer.measurement.points import METRIC_UNITS
 from inferometer.measurement.questions import Question
 from inferometer.measurement.validate import predicted
 
-COMMON = np.array([1.0, 1.0, -1.0, -1.0, 1.0])
+COMMON = np.array([float(name in LONGER) - float(name in SLOWER) for name in NAMES])
 """What s does to the log of each factor of NAMES."""
 
 PULL_COMMON, PULL_OWN = 0.02, 0.03
@@ -63,7 +63,7 @@ class Own(NamedTuple):
 
 
 def solve(off: Vector, slope: Vector) -> Vector:
-    """Return the change of the log factors (5,) that runs of residuals `off` (n,) and slopes (n, 5) ask for."""
+    """Return the change of the log factors (8,) that runs of residuals `off` (n,) and slopes (n, 8) ask for."""
     design = np.concatenate([(slope @ COMMON)[:, None], slope], axis=1)
     pull = np.diag([PULL_COMMON, *[PULL_OWN] * len(NAMES)])
     theta = np.zeros(1 + len(NAMES))
@@ -127,5 +127,5 @@ def _refuse(runs: Sequence[Measured], factors: Mapping[str, Factors], known: Kno
 
 
 def copy_of(factors: Factors) -> dict[str, float]:
-    """Return the five factors by name."""
+    """Return the factors by name."""
     return {name: value for name, value in msgspec.structs.asdict(factors).items() if name in NAMES}

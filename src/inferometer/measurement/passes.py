@@ -23,7 +23,8 @@ from inferometer.estimate.step import Problem, StepModel
 from inferometer.graph.ops import Column
 from inferometer.measurement.models import chip_of, stored_model
 from inferometer.measurement.questions import Question, Setup
-from inferometer.measurement.rooms import admitted
+from inferometer.measurement.rooms import admitted, divider_of
+from inferometer.memory.plan import Divider
 from inferometer.specs.deployment import EngineSpec, Workload
 from inferometer.specs.hardware import Machine
 from inferometer.specs.model import ModelSpec
@@ -80,6 +81,7 @@ class Pricer:
         self._machines: dict[tuple[str, int], Machine] = dict(self._known.machines)
         self._spaces: dict[Setup, tuple[dict[str, Column], Placements]] = {}
         self._problems: dict[Pass, Problem] = {}
+        self._dividers: dict[Setup, Divider] = {}
         self._rooms: dict[tuple[Setup, int, int], int] = {}
         self._once: dict[Hashable, Any] = {}
 
@@ -159,7 +161,9 @@ class Pricer:
         """
         key = (one.setup, length, most)
         if key not in self._rooms:
-            self._rooms[key] = admitted(self._problem(one), one.setup, length, most)
+            if one.setup not in self._dividers:
+                self._dividers[one.setup] = divider_of(self._problem(one), one.setup)
+            self._rooms[key] = admitted(self._dividers[one.setup], length, most)
         return self._rooms[key]
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:

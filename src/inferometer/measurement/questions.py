@@ -42,6 +42,7 @@ def fold_of(model: str, chip: str) -> int:
 ERAS = {
     "vllm-2024": "vLLM of the first half of 2024, argonne-lcf/LLM-Inference-Bench (arXiv:2411.00136)",
     "trtllm-2024": "TensorRT-LLM of the first half of 2024, argonne-lcf/LLM-Inference-Bench (arXiv:2411.00136)",
+    "trtllm-0.14": "TensorRT-LLM 0.14 of November 2024, NVIDIA's performance overview",
 }
 """Software of another time that scalars are fitted to (`fit_eras`)."""
 
@@ -50,7 +51,10 @@ ENGINE_OF_ERA = {"vLLM": "vllm-2024", "TensorRT-LLM": "trtllm-2024"}
 
 def era_of(point: Point) -> str:
     """Return the era of a row's software; nothing where it is of today."""
-    return ENGINE_OF_ERA.get(point.framework, "") if point.source.url.startswith(ARGONNE) else ""
+    if point.source.url.startswith(ARGONNE):
+        return ENGINE_OF_ERA.get(point.framework, "")
+    name = f"{point.framework} {point.framework_version}"
+    return "trtllm-0.14" if name.startswith("TensorRT-LLM 0.14") else ""
 
 
 NARROW = ("fp8", "fp8-block", "nvfp4", "mxfp4")

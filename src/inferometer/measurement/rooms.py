@@ -9,17 +9,23 @@ from inferometer.memory.plan import Divider, Sharding
 from inferometer.memory.solve import max_rounds
 
 
-def admitted(problem: Problem, setup: Setup, length: int, most: int) -> int:
-    """Return the sequences of an attention rank that fit at `length` tokens each: 0 to `most`."""
+def divider_of(problem: Problem, setup: Setup) -> Divider:
+    """Return what divides the memory of a setup, whatever the length of its sequences."""
+    splits = stage_layers(problem.model, setup.sizes.pp, problem.engine.partition)
     asked = Asked(
         model=problem.model,
         chip=problem.machine.chip.id,
         visible_bytes=float(problem.machine.chip.memory_bytes),
         sizes=setup.sizes,
-        splits=stage_layers(problem.model, setup.sizes.pp, problem.engine.partition),
+        splits=splits,
         rules=find_engine_memory(setup.engine),
-        context=length,
-        max_model_len=length,
+        context=1,
+        max_model_len=1,
     )
-    divider = Divider(asked, (Sharding(asked.sizes, asked.splits),))
-    return most if divider.plan(0, most * asked.ranks).fits else max_rounds(divider, 0)
+    return Divider(asked, (Sharding(setup.sizes, splits),))
+
+
+def admitted(divider: Divider, length: int, most: int) -> int:
+    """Return the sequences of an attention rank that fit at `length` tokens each: 0 to `most`."""
+    own = divider.at_length(length)
+    return most if own.plan(0, most * own.asked.ranks).fits else max_rounds(own, 0)

@@ -67,6 +67,14 @@ class Divider:
         self._pools: dict[tuple[object, ...], tuple[tuple[_Place, Pools], ...]] = {}
         self._weights: dict[int, list[dict[str, float]]] = {}
 
+    def at_length(self, length: int) -> "Divider":
+        """Return the divider of sequences of `length`, for which the engine is started; weights are worked out once."""
+        other = Divider(replace(self.asked, context=length, max_model_len=length), ())
+        other.shardings, other._stages, other._weights = self.shardings, self._stages, self._weights
+        shared = ("_columns", "_per_token", "_columns_of_weights")
+        other.__dict__.update({name: getattr(self, name) for name in shared})
+        return other
+
     def plan(self, index: int, batch: int) -> Plan:
         """Return how memory is divided under a sharding, with `batch` sequences in flight over the deployment."""
         sizes, splits = self.shardings[index]

@@ -133,6 +133,8 @@ class Kernels(Spec, frozen=True, kw_only=True):
     """Of several that do one thing the first that was timed; none: whichever is timed first."""
     launches: dict[str, float] = {}
     """Op, or op@FORMAT of its weights -> kernels launched for it; 0: a part of the one before. Else as lowered."""
+    reduced: tuple[str, ...] = ()
+    """Ops that the all-reduce does whose sums they take in, where several ranks sum: no kernel of their own."""
 
 
 NO_KERNELS = Kernels()
