@@ -59,9 +59,10 @@ def of_cache(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def is_latent(own: Mapping[str, str], row: Mapping[str, Any], engine: str) -> bool:
-    """Return whether a row times a core over latents that is meant."""
-    del own, engine
-    return bool(row["mla_dtype"] == "bfloat16")
+    """Return whether a row times a core over latents that is meant: not one that unpacks its cache of 8 bits first."""
+    del engine
+    unpacks = own["kernel"] == "flash_attention" and own["dtype"] == "kv_fp8"
+    return bool(row["mla_dtype"] == "bfloat16") and not unpacks
 
 
 class Sample(NamedTuple):

@@ -47,6 +47,7 @@ ALLOWED = {
     "features": "count: columns of a matrix product",
     "items": "count: independent pieces of an op",
     "kernels": "count: kernels of an op",
+    "summed": "count: ranks whose sums an op takes in",
     "units": "count: arithmetic units of a chip",
     "ramp_rows": "count: queries at which attention reaches half its rate",
     "fill": "ratio: waste of waves that is real",

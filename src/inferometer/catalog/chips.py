@@ -86,6 +86,11 @@ def _put(ident: str, values: dict[str, Any], field: str, row: Row) -> str | None
         value = cell_quantity(where, row["value"], row["unit"], _QUANTITIES[field])
         values[field] = round(value) if field == "memory_bytes" else value
         return field
+    if field == "units":
+        if row["unit"] != "count":
+            raise InferometerError(f"{where}: unit {row['unit']!r} where a count belongs")
+        values[field] = float(row["value"])
+        return field
     if field.startswith("peak."):
         kind = field.removeprefix("peak.")
         if kind not in PEAK_TYPES:

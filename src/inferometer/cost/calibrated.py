@@ -194,7 +194,7 @@ class Calibrated:
         if work.kind in (OpKind.ELEMENTWISE, OpKind.LOOKUP):
             return other_price(work, own, bandwidth, moved)
         peak = chip.peak_flops_per_s[work.dtype]
-        units = own.units * peak / (own.units_peak_flops_per_s * WIDTHS[work.dtype])
+        units = chip.units or own.units * peak / (own.units_peak_flops_per_s * WIDTHS[work.dtype])
         if work.kind is OpKind.ATTENTION:
             if float(work.rows.max()) <= FEW_QUERIES:
                 core = self._run(core_of(own.decode, work.stored))

@@ -109,7 +109,7 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     basis: Literal["calibrated", "assumed"]
     source: str
     units: float
-    """Arithmetic units of the chip whose bf16 peak is `units_peak_flops_per_s`; others in proportion."""
+    """Arithmetic units of the chip whose bf16 peak is `units_peak_flops_per_s`; in proportion where a chip has none."""
     units_peak_flops_per_s: float
     launch_s: float
     elementwise_share: float

@@ -106,11 +106,11 @@ def _product(x: Vector, table: Table) -> Vector:
 
 
 def _quantised(x: Vector, table: Table) -> Vector:
-    """Price the product of a table, and the passes over what goes in that it times besides: x[-1] of it in 16 bits."""
+    """Price the product of a table and the kernel before it that quantises what goes in: x[-1] times it in 16 bits."""
     (work,) = table.works
     rows_in = work.flops / (2 * work.features) if work.features is not None else work.rows
     passes_s: Vector = rows_in * (2 * x[-1] / table.chip.memory_bytes_per_s)
-    return _product(x[:-1], table) + passes_s
+    return _product(x[:-1], table) + table.given.launch_s + passes_s
 
 
 def _grouped(x: Vector, table: Table) -> Vector:

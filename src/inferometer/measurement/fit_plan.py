@@ -18,8 +18,8 @@ class Given(NamedTuple):
     source: str
 
     def units_of(self, chip: ChipSpec) -> float:
-        """Return the units of a chip: in proportion to its peak."""
-        return self.units * chip.peak_flops_per_s["bf16"] / self.units_peak_flops_per_s
+        """Return the units of a chip: as its maker says, else in proportion to its peak."""
+        return chip.units or self.units * chip.peak_flops_per_s["bf16"] / self.units_peak_flops_per_s
 
     def told(self) -> dict[str, Any]:
         """Return what the file says beside the fits."""
@@ -125,10 +125,6 @@ def kernels_of(dtype: str, kernel: str) -> str:
     return next((timed.kernels for timed in fits if any(name in kernel for name in timed.names)), "")
 
 
-UNPACKED = "latent-fp8"
-"""A cache that FlashAttention unpacks first on Hopper: no other maker's kernels are taken to."""
-
-
 class Like(NamedTuple):
     """A generation without timings, and the one whose kernels it is taken for."""
 
@@ -146,7 +142,6 @@ class Like(NamedTuple):
             own["decode"] = {
                 cached: {name: _one_wave(one) for name, one in kernels.items()}
                 for cached, kernels in own["decode"].items()
-                if cached != UNPACKED
             }
         return own | {"basis": "assumed", "source": f"as {self.other}, fixed times x {self.launch:g}"}
 

@@ -38,7 +38,7 @@ PULL_COMMON, PULL_OWN = 2.0, 1.0
 pairs of model and chip."""
 SPREAD = 0.15
 """Residual beyond which a row's weight falls, so that no single strange series decides."""
-WEIGHTS = {"A": 0.1, "C": 0.3}
+WEIGHTS = {"A": 0.2, "C": 0.5}
 """Class -> weight of a pair's rows, of others 1: class A is software of 2023 and 2024, class C states no batch."""
 LIMITS = (0.3, 3.5)
 """Least and most of a factor."""

@@ -21,6 +21,8 @@ class ChipSpec(Spec, frozen=True, kw_only=True):
     peak_flops_per_s: dict[str, float]
     """Dense peaks by arithmetic type (`bf16 fp16 fp8 fp4 int8 fp32`)."""
     tdp_w: float | None = None
+    units: float | None = None
+    """Arithmetic units that run a tile each (streaming multiprocessors); None where nobody says."""
     aliases: tuple[str, ...] = ()
     generation: str = ""
     """Architecture that kernels are fitted by: hopper, blackwell, cdna3, tpu ...; empty where nobody says."""
