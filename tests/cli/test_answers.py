@@ -146,7 +146,7 @@ def test_how_many_chips_would_hold_it_is_said():
 def test_a_band_that_published_runs_leave_is_noted():
     (row,) = inferometer("explain", "llama-3.1-8b", "mi300x", "--backend", "roofline", "--json").rows
     (note,) = [one for one in row["diagnostics"] if one["name"] == "band-too-narrow"]
-    assert "x16.2" in note["text"]
+    assert "x16.3" in note["text"]
     (other,) = inferometer("explain", "llama-3.1-8b", "h100", "--backend", "roofline", "--json").rows
     assert "band-too-narrow" not in {one["name"] for one in other["diagnostics"]}
 
