@@ -164,7 +164,7 @@ def waves_of(work: Work, features: Column, units: float, piece: float) -> Waves:
 def product_price(work: Work, own: Product, *, units: float, peak: float, bandwidth: float, moved: Column) -> WorkPrice:
     """Return the price of a matrix product."""
     compute_s, memory_s = work.flops / (own.flops_share * peak), moved / (own.bytes_share * bandwidth)
-    if work.features is None:
+    if work.features is None or not (own.fill or own.depth_s):
         return WorkPrice(compute_s, memory_s, own.t0_s * work.kernels + np.sqrt(compute_s**2 + memory_s**2))
     waves = waves_of(work, work.features, units, own.piece)
     wasted_s = np.maximum(waves.flops * (own.fill / (own.flops_share * peak)) - own.fill * compute_s, 0.0)
@@ -214,6 +214,8 @@ def tiled_flops(work: Work) -> Column:
 def decode_price(work: Work, own: Decode, *, units: float, peak: float, bandwidth: float, moved: Column) -> WorkPrice:
     """Return the price of an attention core with few queries."""
     compute_s, memory_s = tiled_flops(work) / (own.flops_share * peak), moved / (own.bytes_share * bandwidth)
+    if not (own.wave_s or own.depth_s):
+        return WorkPrice(compute_s, memory_s, own.t0_s * work.kernels + np.sqrt(compute_s**2 + memory_s**2))
     depth = work.sizes.get("s", NONE)
     pieces = pieces_of(work.items, depth, units, own.piece)
     waves = np.where(pieces > 1, 1.0, np.ceil(work.items * (1 / units)))
