@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 import time
 
 import pytest
@@ -177,3 +179,17 @@ def test_the_backend_reads_the_committed_band():
 def test_nine_rows_in_ten_took_at_most_the_band(everything):
     used = [row for row in fixed_batches(everything[0]) if row["fits"] and decode_like(row)]
     assert sum(time_ratio(row) <= fit_band(used)["high"] for row in used) / len(used) == pytest.approx(0.9, abs=0.01)
+
+
+SHARED = """
+from inferometer.measurement import validate
+rows = list(validate.validate_points(backend="calibrated", classes=("C",)))
+validate.WORTH_SHARING, validate.can_share = 0, lambda: True
+assert list(validate.validate_points(backend="calibrated", classes=("C",))) == rows
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux only")
+def test_a_second_process_prices_as_the_first_does():
+    """In a process of its own: one with threads does not fork."""
+    subprocess.run([sys.executable, "-c", SHARED], check=True, timeout=120)

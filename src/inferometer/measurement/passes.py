@@ -59,6 +59,14 @@ def decode_of(question: Question) -> Pass:
     return Pass(question.setup, Workload(phase="decode", isl=question.isl_tok + 1, osl=question.decode_steps - 1))
 
 
+class Priced(NamedTuple):
+    """What was priced."""
+
+    step_s: dict[tuple[Pass, int], float]
+    refused: dict[Pass, str]
+    """Pass -> why it cannot be priced."""
+
+
 class Known(NamedTuple):
     """Models and machines of one's own."""
 
@@ -96,6 +104,16 @@ class Pricer:
                 self._price(one, sorted(several))
             except InferometerError as error:
                 self.refused[one] = str(error)
+
+    def priced(self, wanted: Iterable[tuple[Pass, int]]) -> Priced:
+        """Price pairs, and return all that is priced."""
+        self.price(wanted)
+        return Priced(self._priced, self.refused)
+
+    def take(self, found: Priced) -> None:
+        """Take over what a pricer of the same backend priced."""
+        self._priced |= found.step_s
+        self.refused |= found.refused
 
     def step_s(self, one: Pass, batch: int) -> float:
         """Return the seconds of a priced pass at a batch, sequences over all chips."""

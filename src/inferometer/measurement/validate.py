@@ -10,6 +10,7 @@ from inferometer.cost.calibrated import Calibrated, calibrated_in, calibrated_wi
 from inferometer.cost.measured import Measured
 from inferometer.cost.registry import create_backend
 from inferometer.errors import InferometerError, unknown_name
+from inferometer.estimate.share import can_share, start
 from inferometer.measurement.models import chip_of
 from inferometer.measurement.passes import Pass, Pricer
 from inferometer.measurement.points import CLASSES, METRIC_UNITS, Point, load_points
@@ -117,8 +118,7 @@ def _validate(points: Sequence[Point], backend: CostBackend, classes: Sequence[s
         own = put_to(question)
         pricers.setdefault(id(own), Pricer(own))
         wanted.setdefault(id(own), []).extend(wanted_of(question, point.metric))
-    for key, pricer in pricers.items():
-        pricer.price(wanted[key])
+    _price_all([(pricer, wanted[key]) for key, pricer in pricers.items()])
     rows = []
     for point, question in asked:
         pricer = pricers[id(put_to(question))]
@@ -130,6 +130,27 @@ def _validate(points: Sequence[Point], backend: CostBackend, classes: Sequence[s
         rows.append(row)
         yield row
     yield {"summary": {"backend": backend.name, "engine": ENGINE} | summarise(rows, reasons)}
+
+
+WORTH_SHARING = 2000
+"""Passes and batches from which on a second process takes half."""
+
+
+def _price_all(asked: Sequence[tuple[Pricer, list[tuple[Pass, int]]]]) -> None:
+    """Price what each pricer is asked for, about half of it in a second process where that is cheap."""
+    largest_first = sorted(asked, key=lambda one: -len(one[1]))
+    theirs = largest_first[1::2]
+    wait = None
+    if sum(len(pairs) for _, pairs in asked) >= WORTH_SHARING and theirs and can_share():
+        wait = start(lambda: [pricer.priced(pairs) for pricer, pairs in theirs])
+    for pricer, pairs in largest_first[::2] if wait else largest_first:
+        pricer.price(pairs)
+    found = wait() if wait else None
+    for i, (pricer, pairs) in enumerate(theirs if wait else ()):
+        if found is None:
+            pricer.price(pairs)
+        else:
+            pricer.take(found[i])
 
 
 def _row(point: Point, question: Question, pricer: Pricer) -> dict[str, Any]:

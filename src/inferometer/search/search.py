@@ -22,11 +22,11 @@ from inferometer.estimate.legality import Rule
 from inferometer.estimate.pick import PLACED
 from inferometer.estimate.result import Estimate
 from inferometer.estimate.room import Candidates
+from inferometer.estimate.share import can_share, start
 from inferometer.estimate.step import Problem, StepModel
 from inferometer.graph.ops import Column, Mask
 from inferometer.search.grid import batches_each, blocks
 from inferometer.search.result import Found, Progress, SearchResult, Slo
-from inferometer.search.share import can_share, start
 from inferometer.serving.rates import tokens_certain
 
 OBJECTIVES = ("tok_per_s_per_chip", "tok_per_s", "tok_per_s_per_user", "ttft")

@@ -1,4 +1,4 @@
-"""Runs a part of a search in a second process, where that is cheap and safe.
+"""Runs a part of the work in a second process, where that is cheap and safe.
 
 A forked child shares the specs and tables already built, starts in a few milliseconds and sends its columns back
 through a pipe. Only on Linux, only from a process with a single Python thread: elsewhere the caller does all the work.
