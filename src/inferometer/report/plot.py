@@ -34,7 +34,8 @@ TITLES = ("time a token", "time to first token, and whole requests", "rates")
 def plot_form(path: str) -> str:
     """Return the form of a picture by its file's suffix.
 
-    Raises InferometerError, one line, for another suffix, and where matplotlib is not installed.
+    Raises InferometerError, one line, for another suffix, for a folder that is none, and where matplotlib is not
+    installed.
 
     >>> plot_form("a.gif")
     Traceback (most recent call last):
@@ -43,6 +44,8 @@ def plot_form(path: str) -> str:
     form = FORMS.get(Path(path).suffix.lower())
     if form is None:
         raise InferometerError(f"--plot {path[:80]}: ends in none of {', '.join(FORMS)}")
+    if not Path(path).parent.is_dir():
+        raise InferometerError(f"--plot {path[:80]} cannot be written: No such folder")
     _matplotlib()
     return form
 
