@@ -328,6 +328,17 @@ def test_a_reduction_takes_in_the_norm_behind_it():
     assert backend.running(kernels_of("vllm")).price(norm, chip).total_s == pytest.approx(apart)
 
 
+def test_a_norm_behind_a_scatter_is_a_kernel_of_its_own():
+    """TensorRT-LLM's all-reduce norms; where each rank keeps a part of the tokens nothing was reduced on all."""
+    asked = {"sizes": "TP=8", "batch": 8, "engine": "trtllm", "backend": "calibrated"}
+    took = {}
+    for residual in ("replicated", "sequence"):
+        row = estimate("llama-3.1-70b", "h100 8x1", choices=[f"residual={residual}"], **asked)
+        took[residual] = next(op.alone_s for op in row.estimate.ops if op.name == "ffn.norm")
+    launch_s = shipped().generations["hopper"].launch_s
+    assert took["replicated"] < launch_s < took["sequence"]
+
+
 def test_a_core_finds_the_kernels_of_its_cache():
     """Latents have their own; formats without any take those of as many bits, or 16."""
     hopper, ampere = (shipped().generations[name].decode for name in ("hopper", "ampere"))

@@ -122,5 +122,7 @@ def test_an_era_is_asked_for_by_name():
     assert create().era is None
     with pytest.raises(UnknownNameError, match=r"unknown calibration 'vllm-2025'; did you mean 'vllm-2024'\?"):
         create("vllm-2025")
+    with pytest.raises(UnknownNameError, match=r"unknown calibration 'TRTLLM-0.14'; did you mean 'trtllm-0.14'\?"):
+        create("TRTLLM-0.14")
     with pytest.raises(InferometerError, match=r"mine\.toml cannot be read"):
         create("mine.toml")

@@ -106,7 +106,7 @@ def logits(low: Lowering, model: ModelSpec, residuals: tuple[str, ...]) -> Segme
     sample = low.elementwise("sample", rows * (local * WIDE_BYTES), shape="[{t}, {v}]", sizes={"t": rows, "v": local})
     nodes: list[Node] = [
         *residual.around(model, low, "final", rows),
-        low.norm("final-norm", rows),
+        low.norm("final-norm", rows, summed=at.tp),
         *low.gemm("head", (table,), rows),
         replace(sample, sequences=at.sequences),
         Choice(name="logits", plans=(Plan(name="gather", nodes=(gathered,)), Plan(name="local", nodes=(best,)))),

@@ -264,18 +264,22 @@ class Lowering:
             sizes=sizes or {},
         )
 
-    def norm(self, name: str, rows: Column) -> Work:
-        """Return residual add and norm of `rows` tokens: read x and residual, write both."""
+    def norm(self, name: str, rows: Column, *, summed: Column | None = None) -> Work:
+        """Return residual add and norm of `rows` tokens: read x and residual, write both.
+
+        `summed`: ranks over which an all-reduce has just summed x.
+        """
         shape = f"[{{t}}, {self.hidden}] + [{{t}}, {self.hidden}]"
         work = self.elementwise(name, rows * (4 * self.hidden * WIDE_BYTES), shape=shape, sizes={"t": rows})
-        return replace(work, summed=self.at.tp)
+        return work if summed is None else replace(work, summed=summed)
 
-    def norms(self, name: str, rows: Column, block: Block) -> list[Node]:
+    def norms(self, name: str, residual: str, block: Block) -> list[Node]:
         """Return the norms of a block's input and output: the residual is added in one, another reads and writes.
 
         A block without norms of its own runs beside another, whose output it is added to while still a partial sum.
         """
-        nodes: list[Node] = [self.norm(f"{name}.norm", rows)] if block.pre_norm else []
+        rows, summed = self.residual_rows(residual), self.at.tp if residual != "sequence" else None
+        nodes: list[Node] = [self.norm(f"{name}.norm", rows, summed=summed)] if block.pre_norm else []
         if block.post_norm and block.pre_norm:
             size, shape = rows * (2 * self.hidden * WIDE_BYTES), f"[{{t}}, {self.hidden}]"
             nodes.append(self.elementwise(f"{name}.post-norm", size, shape=shape, sizes={"t": rows}))
@@ -345,7 +349,7 @@ class Lowering:
         """Return the norms of a block and the gather of its input."""
         here, inside = self.residual_layout(residual), self.layout(tp="R")
         gather = (self.reshard(here, inside, self.narrow_bytes(fmt)),) if here != inside else ()
-        return (*self.norms(name, self.residual_rows(residual), block), *gather)
+        return (*self.norms(name, residual, block), *gather)
 
     def residual_rows(self, residual: str) -> Column:
         """Return the tokens of the residual stream that a chip holds."""

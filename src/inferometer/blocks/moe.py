@@ -137,7 +137,7 @@ def edges(block: Moe, low: Lowering, residual: str, dtype: str) -> tuple[Item, .
     weighed = block.shared_gate or block.routed_shared
     dispatches = _latent_dispatches if block.latent_width else _dispatches
     return (
-        *low.norms("ffn", rows, block),
+        *low.norms("ffn", residual, block),
         *_kept(block, low, rows),
         *(scores if weighed else _routed_side(block, scores)),
         *_routed_side(block, _hash_lookup(block, low, rows)),

@@ -71,8 +71,8 @@ def read_calibration(path: str | Path) -> Calibration:
     Raises InferometerError, one line, for a file that cannot be read, is not TOML, or is no calibration.
     """
     file = Path(path)
-    if not file.suffix and not file.exists():
-        raise unknown_name("calibration", str(path), ["a file", *(era.name for era in load_eras().eras)])
+    if file.suffix.lower() != ".toml" and not file.exists():
+        raise unknown_name("calibration", str(path), [era.name for era in load_eras().eras])
     try:
         data = file.read_bytes()
     except (OSError, ValueError) as error:
@@ -87,7 +87,8 @@ def read_calibration(path: str | Path) -> Calibration:
         raise InferometerError(f"{path} is no calibration: {error}; write one with inferometer calibrate") from None
     if set(found.factors) != set(NAMES) or not all(LEAST_FACTOR <= f <= MOST_FACTOR for f in found.factors.values()):
         raise InferometerError(
-            f"{path} is no calibration: factors are {', '.join(NAMES)}, each from {LEAST_FACTOR:g} to {MOST_FACTOR:g}"
+            f"{path} is no calibration of this version: factors are {', '.join(NAMES)}, each from {LEAST_FACTOR:g} to "
+            f"{MOST_FACTOR:g}; write one with inferometer calibrate"
         )
     if not 0 < found.low <= 1 <= found.high < float("inf"):
         raise InferometerError(f"{path} is no calibration: its band must lie about 1")

@@ -85,7 +85,7 @@ class Work:
     kernels: float | Column = 1.0
     """Kernels an engine launches for it."""
     summed: Column | None = None
-    """Ranks whose sums it takes in; None where it takes none."""
+    """Ranks over which an all-reduce has just summed what it takes in; None where none has."""
     sequences: Column | None = None
     """Sequences that the host hands a token each: picked, written down, streamed; None where it does nothing."""
     share: float = 1.0

@@ -33,6 +33,11 @@ class ChipSpec(Spec, frozen=True, kw_only=True):
     sources: dict[str, str] = {}
     """Field -> source, date."""
 
+    def __post_init__(self) -> None:
+        """Check that a chip has at least one unit."""
+        if self.units is not None and not 1 <= self.units < float("inf"):
+            raise ValueError(f"units must be a number from 1 on, not {self.units:g}")
+
 
 class Axis(Spec, frozen=True, kw_only=True):
     """One physical axis of a fabric as used: `size` chips along it."""
