@@ -333,7 +333,7 @@ def test_a_norm_behind_a_scatter_is_a_kernel_of_its_own():
     asked = {"sizes": "TP=8", "batch": 8, "engine": "trtllm", "backend": "calibrated"}
     took = {}
     for residual in ("replicated", "sequence"):
-        row = estimate("llama-3.1-70b", "h100 8x1", choices=[f"residual={residual}"], **asked)
+        row = estimate("llama-3.1-70b", "h100 8x1", choice=f"residual={residual}", **asked)
         took[residual] = next(op.alone_s for op in row.estimate.ops if op.name == "ffn.norm")
     launch_s = shipped().generations["hopper"].launch_s
     assert took["replicated"] < launch_s < took["sequence"]
