@@ -5,8 +5,9 @@ import re
 
 import pytest
 
-from inferometer import estimate, load_model
+from inferometer import estimate, load_model, search
 from inferometer.catalog.loader import preset_config
+from inferometer.errors import UnknownNameError
 from inferometer.report.flags import launch_flags
 
 KNOWN = {
@@ -173,3 +174,9 @@ def test_what_is_served_is_named_or_said_to_be_a_placeholder():
 def test_apple_gpus_have_other_front_ends():
     for one in launch_flags(estimate("llama-3.1-8b", "m2-ultra", batch=1)):
         assert one.command is None
+
+
+@pytest.mark.parametrize("ask", [estimate, search])
+def test_a_keyword_that_is_none_is_refused(ask):
+    with pytest.raises(UnknownNameError, match=r"unknown keyword 'choices'; did you mean 'choice'\?"):
+        ask("llama-3.1-8b", "h100 1x1", choices="mla=absorbed")

@@ -18,7 +18,7 @@ from inferometer.api.placing import parse_placement
 from inferometer.api.settings import Settings, Terms, settle
 from inferometer.api.sizes import Given, check_dense, chips_of, role_given
 from inferometer.blocks.kinds import is_moe
-from inferometer.errors import InferometerError
+from inferometer.errors import InferometerError, unknown_name
 from inferometer.estimate.estimate import estimate as estimate_one
 from inferometer.estimate.result import Estimate
 from inferometer.report.answer import Answer, Ranking
@@ -193,7 +193,13 @@ def _check_order(by: str, terms: Terms, *, per_dollar: bool) -> None:
 
 
 def _model(model: ModelSpec | str, settings: Settings) -> tuple[ModelSpec, Served]:
-    """Return the model in the formats asked for, and the checkpoint that holds it."""
+    """Return the model in the formats asked for, and the checkpoint that holds it.
+
+    Raises UnknownNameError for a keyword that is none.
+    """
+    for name in settings:
+        if name not in Settings.__optional_keys__:
+            raise unknown_name("keyword", name, Settings.__optional_keys__)
     plain = load_model(model) if isinstance(model, str) else model
     engine = engine_of(settings.get("engine"), {}, priced=True)
     check_ideal(engine, conv_state=settings.get("conv_state"), cut_latents=settings.get("cut_latents"))
