@@ -107,17 +107,45 @@ def test_tiles_of_weights_that_are_unpacked_were_never_timed():
     assert backend.price(unpacked, chip).total_s < backend.price(timed, chip).total_s
 
 
-def test_the_host_takes_its_time_for_every_sequence():
-    chip, backend = find_chip("h100"), create()
-    alone = Work(
-        name="sample",
+def copies(name, moved):
+    """Return an op that only moves bytes."""
+    return Work(
+        name=name,
         kind=OpKind.ELEMENTWISE,
         dtype="bf16",
-        flops=np.zeros(1),
-        traffic_bytes={Traffic.ACTIVATIONS: np.ones(1)},
+        flops=0 * moved,
+        traffic_bytes={Traffic.ACTIVATIONS: moved},
         replication=ONE,
         shape="",
     )
+
+
+def test_every_sequence_of_a_rank_is_handed_its_token():
+    """300 sequences over three replicas are 100 of a rank: 99 more than of one."""
+    hopper = create().generations["hopper"]
+    took = {
+        batch: next(op.alone_s for op in answer.estimate.ops if op.name == "sample")
+        for batch in (3, 300)
+        for answer in [estimate("qwen2.5-7b", "h100 3x1", "R=3", batch=batch, backend="calibrated")]
+    }
+    moved = 99 * 2 * 152064 / (hopper.elementwise_share * find_chip("h100").memory_bytes_per_s)
+    assert took[300] - took[3] == pytest.approx(99 * hopper.sequence_s + moved, rel=0.01)
+
+
+def test_tiles_run_on_the_units_that_a_chip_has():
+    """A chip that says nothing has units by its peak; twice as many take half the waves of deep tiles."""
+    chip = find_chip("h100")
+    backend, work = create(), product(128, 132 * 128 * 4, 65536)
+    silent = msgspec.structs.replace(chip, units=None)
+    assert backend.price(work, silent).total_s == pytest.approx(backend.price(work, chip).total_s, rel=0.01)
+    fewer = msgspec.structs.replace(chip, units=33)
+    few = replace(work, traffic_bytes={Traffic.WEIGHTS: np.ones(1)})
+    assert backend.price(few, fewer).total_s > 1.2 * backend.price(few, chip).total_s
+
+
+def test_the_host_takes_its_time_for_every_sequence():
+    chip, backend = find_chip("h100"), create()
+    alone = copies("sample", np.ones(1))
     hundred = replace(alone, sequences=np.array([100.0]))
     each = backend.generations["hopper"].sequence_s
     assert backend.price(hundred, chip).total_s - backend.price(alone, chip).total_s == pytest.approx(100 * each)
@@ -312,16 +340,7 @@ def test_weights_find_the_kernels_that_were_timed_for_them():
 def test_a_reduction_takes_in_the_norm_behind_it():
     """TensorRT-LLM's: no kernel of its own where ranks sum, its bytes all the same; alone, one as everywhere."""
     chip, backend = find_chip("h200"), shipped()
-    norm = Work(
-        name="ffn.norm",
-        kind=OpKind.ELEMENTWISE,
-        dtype="bf16",
-        flops=np.zeros(2),
-        traffic_bytes={Traffic.ACTIVATIONS: np.full(2, 1e6)},
-        replication=ONE,
-        shape="",
-        summed=np.array([1.0, 8.0]),
-    )
+    norm = replace(copies("ffn.norm", np.full(2, 1e6)), summed=np.array([1.0, 8.0]))
     launch_s = backend.generation(chip).launch_s
     apart = backend.price(norm, chip).total_s
     assert backend.running(kernels_of("trtllm")).price(norm, chip).total_s == pytest.approx(apart - [0, launch_s])

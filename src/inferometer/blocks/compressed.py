@@ -18,7 +18,7 @@ from inferometer.blocks.causal import Seen, causal_pairs, keys_seen, prefix_gath
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
 from inferometer.blocks.reads import entries_at, entry_kinks
 from inferometer.blocks.tensors import Heads, Tensor, local_rows, one_copy_bytes
-from inferometer.graph.ops import ONE, Node, OpKind, Traffic, Work
+from inferometer.graph.ops import LATENTS, ONE, Node, OpKind, Traffic, Work
 from inferometer.specs.formats import bytes_per_element, find_format
 from inferometer.specs.mixers import Compressed
 
@@ -230,7 +230,7 @@ def _core(block: Compressed, low: Lowering) -> list[Node]:
         Work(
             name="attention-core",
             kind=OpKind.ATTENTION,
-            stored=f"latent-{at.kv_format}",
+            stored=LATENTS + at.kv_format,
             dtype=at.core_dtype,
             flops=at.sequences * (local * (4 * block.head_dim * pairs)),
             traffic_bytes={

@@ -20,7 +20,7 @@ from inferometer.blocks.causal import Seen, prefix_gathered, seen
 from inferometer.blocks.lowering import WIDE_BYTES, Lowering
 from inferometer.blocks.reads import chosen
 from inferometer.blocks.tensors import Heads, Tensor, one_copy_bytes
-from inferometer.graph.ops import NONE, ONE, Choice, Column, Node, OpKind, Plan, Traffic, Work
+from inferometer.graph.ops import LATENTS, NONE, ONE, Choice, Column, Node, OpKind, Plan, Traffic, Work
 from inferometer.specs.mixers import Mla
 
 SCALE_BYTES = 4.0
@@ -219,7 +219,7 @@ def _core(
         items=low.at.sequences,
         name="attention-core",
         kind=OpKind.ATTENTION,
-        stored=f"latent-{low.at.kv_format}",
+        stored=LATENTS + low.at.kv_format,
         dtype=low.at.core_dtype,
         flops=flops,
         traffic_bytes={Traffic.KV: kv, Traffic.ACTIVATIONS: io},

@@ -32,7 +32,7 @@ from inferometer.cost.kernels import (
 )
 from inferometer.cost.roofline import total_bytes
 from inferometer.errors import InferometerError, unknown_name
-from inferometer.graph.ops import NONE, Column, OpKind, Work
+from inferometer.graph.ops import LATENTS, NONE, Column, OpKind, Work
 from inferometer.specs.deployment import NO_KERNELS, Kernels
 from inferometer.specs.hardware import Axis, ChipSpec
 
@@ -272,9 +272,6 @@ class Calibrated:
 
         return told(self, load_fits(), load_serving())
 
-
-LATENTS = "latent-"
-"""In front of the format of a cache whose entries are K and V at once."""
 
 FREE = WorkPrice(NONE, NONE, NONE)
 """Of an op that is a part of another."""

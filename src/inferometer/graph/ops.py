@@ -55,6 +55,10 @@ class CollectiveKind(StrEnum):
     P2P = "p2p"
 
 
+LATENTS = "latent-"
+"""In front of the format of a cache whose entries are K and V at once (`Work.stored`)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """One operation of the busiest chip."""
@@ -80,7 +84,7 @@ class Work:
     items: Column = field(default_factory=_one)
     """Independent pieces: experts or heads of a product, pairs of sequence and kv head of an attention core."""
     stored: str = ""
-    """Format of the weights that a product multiplies, or of the cache that a core reads, after `latent-` where its
+    """Format of the weights that a product multiplies, or of the cache that a core reads, after LATENTS where its
     entries are K and V at once; nothing where it has none."""
     kernels: float | Column = 1.0
     """Kernels an engine launches for it."""

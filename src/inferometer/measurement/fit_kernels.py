@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inferometer.catalog.chips import load_chips
-from inferometer.cost.calibrated import KERNELS_FILE, LATENTS
+from inferometer.cost.calibrated import KERNELS_FILE
 from inferometer.cost.kernels import (
     Decode,
     Grouped,
@@ -32,7 +32,7 @@ from inferometer.cost.kernels import (
     product_price,
 )
 from inferometer.cost.roofline import total_bytes
-from inferometer.graph.ops import Work
+from inferometer.graph.ops import LATENTS, Work
 from inferometer.measurement.fit_links import fit_links
 from inferometer.measurement.fit_plan import (
     ASSUMED,

@@ -4,7 +4,8 @@ Letters: m, n, k of a product; B sequences, S cached tokens, N heads, K kv heads
 F expert width, E experts, k a token.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -71,20 +72,28 @@ def attention_work(rows: Sequence[Row], kv_bytes: float, dtype: str) -> Work:
     decode = rows[0]["op"] == "attn_decode"
     pairs = cached if decode else queries * (queries + 1) / 2 + queries * prefix
     seen = cached if decode else queries + prefix
+    traffic = {
+        Traffic.KV: b * kv_heads * seen * (2 * dim * kv_bytes),
+        Traffic.ACTIVATIONS: b * queries * heads * (2 * dim * WIDE_BYTES),
+    }
+    core = _core(dtype, b * heads * pairs * (4 * dim), traffic, group=heads / kv_heads, items=b * kv_heads, seen=seen)
+    return replace(core, rows=queries)
+
+
+def _core(
+    dtype: str, flops: Column, traffic: Mapping[Traffic, Column], *, group: Column, items: Column, seen: Column
+) -> Work:
+    """Return cores of one query: `group` heads on each of `items`, which read `seen` cached tokens."""
     return Work(
         name="attention-core",
         kind=OpKind.ATTENTION,
         dtype=dtype,
-        flops=b * heads * pairs * (4 * dim),
-        traffic_bytes={
-            Traffic.KV: b * kv_heads * seen * (2 * dim * kv_bytes),
-            Traffic.ACTIVATIONS: b * queries * heads * (2 * dim * WIDE_BYTES),
-        },
+        flops=flops,
+        traffic_bytes=traffic,
         replication=ONE,
         shape="",
-        rows=queries,
-        features=heads / kv_heads,
-        items=b * kv_heads,
+        features=group,
+        items=items,
         sizes={"s": seen},
     )
 
@@ -98,21 +107,11 @@ def latent_work(rows: Sequence[Row], kv_bytes: float, dtype: str) -> Work:
     """Return attention cores over latents: one query of S cached tokens, whose heads all read the same entry."""
     b, heads, cached = (_column(rows, name) for name in ("batch", "heads", "kv_len"))
     both = 2 * LATENT + ROTATED
-    return Work(
-        name="attention-core",
-        kind=OpKind.ATTENTION,
-        dtype=dtype,
-        flops=b * heads * cached * (2 * both),
-        traffic_bytes={
-            Traffic.KV: b * cached * ((LATENT + ROTATED) * kv_bytes),
-            Traffic.ACTIVATIONS: b * heads * (both * WIDE_BYTES),
-        },
-        replication=ONE,
-        shape="",
-        features=heads,
-        items=b,
-        sizes={"s": cached},
-    )
+    traffic = {
+        Traffic.KV: b * cached * ((LATENT + ROTATED) * kv_bytes),
+        Traffic.ACTIVATIONS: b * heads * (both * WIDE_BYTES),
+    }
+    return _core(dtype, b * heads * cached * (2 * both), traffic, group=heads, items=b, seen=cached)
 
 
 def moe_works(rows: Sequence[Row], kind: Kind) -> tuple[Work, Work, Work]:

@@ -105,8 +105,8 @@ class Setup(NamedTuple):
     """As published; `models.chip_of` knows it."""
     n_chips: int
     sizes: Sizes
-    engine: str = ""
-    """Engine of the catalogue whose kernels ran."""
+    engine: str = "ideal"
+    """Engine of the catalogue whose kernels ran, and whose rules admitted."""
 
 
 class Question(NamedTuple):

@@ -1,4 +1,7 @@
-"""Sequences that the engine of a published row admits: its own rules of memory, those that `memory --engine` prints."""
+"""Sequences that the engine of a published row admits: its own rules of memory, those that `memory --engine` prints.
+
+Rows of older versions are taken to have kept the newest rules (assumed).
+"""
 
 from inferometer.blocks.model import stage_layers
 from inferometer.catalog.engine_memory import find_engine_memory
