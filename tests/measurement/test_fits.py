@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
+from inferometer.catalog.chips import find_chip
+from inferometer.cost.calibrated import calibrated_with
 from inferometer.cost.factors import NAMES, Factors
+from inferometer.cost.kernels import product_price
+from inferometer.cost.measured import Measured
+from inferometer.cost.measured_chips import timed_chip
+from inferometer.cost.measured_forms import FORMS
+from inferometer.cost.roofline import total_bytes
+from inferometer.measurement.fit_kernels import GEMM, chosen, gemms, product_of
 from inferometer.measurement.fit_plan import GROUPED, KERNELS, kernels_of
 from inferometer.measurement.fit_serving import WEIGHTS, Linear, Rows, fitted_rows, step
 from inferometer.measurement.kernel_works import KINDS, moe_works
@@ -55,3 +63,38 @@ def test_rows_weigh_as_their_class():
     rows = fitted_rows()
     assert {one.point.klass for one, own in zip(rows.asked, rows.weight, strict=True) if own == 1} == {"B", "B2"}
     assert {one.point.klass for one, own in zip(rows.asked, rows.weight, strict=True) if own < 1} == set(WEIGHTS)
+
+
+class Untimed:
+    """Tables of no chip."""
+
+    def read(self, chip_id, form):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("form", "narrow_bytes"), [("gemm.fp8", 1), ("gemm.fp8-block", 1 + 4 / 128), ("gemm.fp4", 0.5 + 1 / 16)]
+)
+def test_measured_takes_off_the_pass_that_quantises(form, narrow_bytes):
+    """A table that times the pass as lowering counts it, [m, k] read in 16 bits and written narrow, says x 1."""
+    columns = {"m": np.array([8.0, 4096.0]), "n": np.array([4096.0, 512.0]), "k": np.array([7168.0, 8192.0])}
+    own, chip, plain = FORMS[form], timed_chip(find_chip("b200-sxm")), calibrated_with({})
+    (part,), passes = own.rows(columns), own.around(columns)
+    assert total_bytes(passes) == pytest.approx(columns["m"] * columns["k"] * (2 + narrow_bytes))
+    seconds = plain.price(own.work(*part), chip).total_s + plain.price(passes, chip).total_s
+    backend = Measured(plain, Untimed())
+    assert backend.log_ratio(form, (part,), columns, seconds, chip) == pytest.approx([0.0, 0.0], abs=1e-9)
+    assert FORMS["gemm.bf16"].around is None
+
+
+def test_narrow_tables_time_a_kernel_that_quantises_first():
+    """Its launch and so many times [m, k] in 16 bits, beside the product that is kept."""
+    table, _ = next(iter(chosen("hopper", "gemm", gemms("fp8"))))
+    x = np.array([4.0, 0.6, 0.8, 0.2, 0.5, 2.5])
+    alone, kept = GEMM.price(x, table), product_of(x[:-1])
+    (work,) = table.works
+    rates = {"units": table.given.units_of(table.chip), "peak": table.chip.peak_flops_per_s["fp8"]}
+    bandwidth = table.chip.memory_bytes_per_s
+    product = product_price(work, kept, bandwidth=bandwidth, moved=total_bytes(work), **rates).total_s
+    inside = np.array([float(row["m"]) * float(row["k"]) for row in table.rows])
+    assert alone - product == pytest.approx(table.given.launch_s + 2.5 * 2 * inside / bandwidth)
