@@ -1,5 +1,7 @@
 """What the fits see: experts of benchmarks that spread tokens evenly, and which software counts."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -65,13 +67,6 @@ def test_rows_weigh_as_their_class():
     assert {one.point.klass for one, own in zip(rows.asked, rows.weight, strict=True) if own < 1} == set(WEIGHTS)
 
 
-class Untimed:
-    """Tables of no chip."""
-
-    def read(self, chip_id, form):
-        return None
-
-
 @pytest.mark.parametrize(
     ("form", "narrow_bytes"), [("gemm.fp8", 1), ("gemm.fp8-block", 1 + 4 / 128), ("gemm.fp4", 0.5 + 1 / 16)]
 )
@@ -82,7 +77,7 @@ def test_measured_takes_off_the_pass_that_quantises(form, narrow_bytes):
     (part,), passes = own.rows(columns), own.around(columns)
     assert total_bytes(passes) == pytest.approx(columns["m"] * columns["k"] * (2 + narrow_bytes))
     seconds = plain.price(own.work(*part), chip).total_s + plain.price(passes, chip).total_s
-    backend = Measured(plain, Untimed())
+    backend = Measured(plain, SimpleNamespace(read=lambda *_: None))
     assert backend.log_ratio(form, (part,), columns, seconds, chip) == pytest.approx([0.0, 0.0], abs=1e-9)
     assert FORMS["gemm.bf16"].around is None
 
