@@ -154,6 +154,8 @@ def test_columns_that_say_nothing_may_be_left_out(tmp_path):
         ({"concurrency_or_batch": "9" * 30}, "line 3: batch is"),
         ({"dp_attention": "maybe"}, "line 3: dp_attention is 'maybe'"),
         ({"metric": "latency"}, "'latency'"),
+        ({"clean": "yes"}, "line 3, in column class or clean.*'yes'"),
+        ({"clean": ""}, "line 3, in column class or clean.*A, B, B2, C, D, O"),
     ],
 )
 def test_a_bad_cell_is_named(tmp_path, change, message):

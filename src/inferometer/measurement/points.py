@@ -207,6 +207,8 @@ def _point(row: Mapping[str, str], sources: Mapping[str, Source], where: str) ->
     metric = row["metric"]
     if metric not in METRIC_UNITS:
         raise unknown_name(f"metric ({where})", metric, METRIC_UNITS)
+    if row["class"] not in CLASSES:
+        raise unknown_name(f"class ({where}, in column class or clean)", row["class"], CLASSES)
     column = "value_s" if METRIC_UNITS[metric] == "s" else "value_tok_per_s"
     value = positive(row[column], f"{where}: {column}")
     return Point(
